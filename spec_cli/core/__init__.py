@@ -1,0 +1,1 @@
+"""The nouns of speculative decoding. Standard library only."""

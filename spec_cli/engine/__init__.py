@@ -1,0 +1,1 @@
+"""The loop: schedule, propose, forward, verify, commit."""

@@ -1,0 +1,1 @@
+"""The only home of transformers, accelerate and huggingface_hub."""

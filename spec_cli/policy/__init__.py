@@ -1,0 +1,1 @@
+"""How many tokens to draft. Knows neither torch nor models."""

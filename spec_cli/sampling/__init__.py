@@ -1,0 +1,1 @@
+"""Distributions and their verification: pure functions on tensors."""
