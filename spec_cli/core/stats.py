@@ -84,7 +84,9 @@ class RequestStats:
 
         Unconditional, so it falls with i.
         """
-        accepted = [sum(self.acceptance_histogram[i + 1 :]) for i in range(len(self.drafted_per_position))]
+        accepted = [
+            sum(self.acceptance_histogram[i + 1 :]) for i in range(len(self.drafted_per_position))
+        ]
         return tuple(a / d for a, d in zip(accepted, self.drafted_per_position, strict=True))
 
     @property

@@ -51,7 +51,9 @@ class FixedPolicy:
 
     def __init__(self, num_draft_tokens: int, reason: str | None = None) -> None:
         self._num_draft_tokens = num_draft_tokens
-        self._state = SpeculationState("on") if num_draft_tokens else SpeculationState("off", reason)
+        self._state = (
+            SpeculationState("on") if num_draft_tokens else SpeculationState("off", reason)
+        )
 
     def choose(self, rows: tuple[RowOutlook, ...], num_prefill_tokens: int) -> tuple[int, ...]:
         """The fixed length, where the row allows it."""
