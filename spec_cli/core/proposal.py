@@ -19,13 +19,11 @@ class Proposal:
         source: Who guessed.
         draft_probs: float32 `[k, V]`: the distribution each token was sampled from, needed by
             rejection verification. None for a deterministic guess, whose distribution is one-hot.
-        stop_reason: Why the proposer will not guess for this row any more, or None.
     """
 
     token_ids: tuple[int, ...]
     source: DraftSource
     draft_probs: "torch.Tensor | None" = None
-    stop_reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ class RequestStats:
         other_s: ... in everything else.
         target_step_s: Median seconds of this request's draft-free passes, or None.
         num_draft_free_passes: How many passes that median is of.
+        draft_ended: Why drafting ended for good before the answer did, or None.
     """
 
     num_prompt_tokens: int
@@ -55,6 +56,7 @@ class RequestStats:
     other_s: float = 0.0
     target_step_s: float | None = None
     num_draft_free_passes: int = 0
+    draft_ended: str | None = None
 
     @property
     def draft_acceptance_rate(self) -> float | None:
@@ -128,6 +130,7 @@ class StatsRecorder:
     forward_s: float = 0.0
     verify_s: float = 0.0
     other_s: float = 0.0
+    draft_ended: str | None = None
     _drafted: list[int] = field(default_factory=list)
     _histogram: list[int] = field(default_factory=list)
     _draft_free_s: list[float] = field(default_factory=list)
@@ -173,6 +176,7 @@ class StatsRecorder:
             other_s=self.other_s,
             target_step_s=ordered[len(ordered) // 2] if ordered else None,
             num_draft_free_passes=len(ordered),
+            draft_ended=self.draft_ended,
         )
 
 

@@ -16,12 +16,14 @@ class Outlook:
         max_draft_tokens: Most draft tokens it could return now; 0 when it has no guess.
         match_length: Lookup: tokens of the row's end found earlier in the text; else 0.
         num_lag_tokens: Draft model: committed tokens its cache lacks, which it must process first.
+        ended: Why it will not guess for this row any more, or None.
     """
 
     source: DraftSource
     max_draft_tokens: int
     match_length: int = 0
     num_lag_tokens: int = 0
+    ended: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +42,15 @@ class Proposer(Protocol):
     missed it catches up when asked.
     """
 
-    def admit(self, sequence: Sequence) -> bool:
-        """Begin to follow a row; False when memory for it must first come free."""
+    def bytes_for(self, max_length: int) -> int:
+        """Bytes of cache that following a row of up to `max_length` tokens takes."""
 
-    def check_fits(self, max_length: int) -> None:
-        """Refuse a row that could never be followed.
+    def admit(self, sequence: Sequence, num_rows: int) -> bool:
+        """Begin to follow a row; False when memory for it must first come free.
 
-        Raises:
-            InsufficientMemoryError: Not even alone would a row of `max_length` tokens fit.
+        Args:
+            sequence: Its committed tokens.
+            num_rows: How many rows of its kind may soon be wanted.
         """
 
     def outlook(self, sequence: Sequence) -> Outlook:

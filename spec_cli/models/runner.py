@@ -1,0 +1,185 @@
+"""A transformers model run on packed ragged rows."""
+
+import warnings
+from typing import Any
+
+import torch
+from transformers import Cache, PreTrainedModel
+
+from spec_cli.core.errors import UsageError
+from spec_cli.models.attention import IMPLEMENTATION, ForwardPlan, ScoreOptions, Span
+from spec_cli.models.base import Row, RowInput
+from spec_cli.models.budget import MemoryBudget
+from spec_cli.models.slots import LayerShape, SlotRow, SlotStore
+
+
+class SlotCache(Cache):
+    """transformers' view of a forward: new keys and values go where the plan says."""
+
+    is_compileable = False
+
+    def __init__(self, plan: "ForwardPlan | LayerProbe") -> None:
+        super().__init__(layers=[])
+        self._plan = plan
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *_: Any, **__: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Store keys and values `[1, H, N, D]`; attention reads them from their slots."""
+        self._plan.store(layer_idx, key_states, value_states)
+        return key_states, value_states
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:
+        """Nothing is cached as far as transformers need to know: positions are always given."""
+        del layer_idx
+        return 0
+
+
+class LayerProbe:
+    """A plan that learns what each layer caches from the forward of a single token.
+
+    Attributes:
+        shapes: What each layer caches.
+        windows: The sliding window each layer asked for, if any.
+    """
+
+    def __init__(self) -> None:
+        self.shapes: dict[int, LayerShape] = {}
+        self.windows: dict[int, int | None] = {}
+        self._values: dict[int, torch.Tensor] = {}
+
+    def store(self, layer: int, key: torch.Tensor, value: torch.Tensor) -> None:
+        """Note the shapes of a layer's keys and values `[1, H, 1, D]`."""
+        self.shapes[layer] = LayerShape(
+            key.shape[1], key.shape[-1], value.shape[-1], key.dtype, key.device
+        )
+        self._values[layer] = value
+
+    def attend(self, layer: int, query: torch.Tensor, options: ScoreOptions) -> torch.Tensor:
+        """A token that attends only to itself gets its own value, `[1, Hq, Dv]`."""
+        self.windows[layer] = options.window
+        value = self._values[layer][0].transpose(0, 1)  # [1, H, Dv]
+        return value.repeat_interleave(query.shape[0] // value.shape[1], dim=1)
+
+
+class ModelRunner:
+    """One model with its slot cache: the same forward for prefill, verification and drafting."""
+
+    can_roll_back = True
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        *,
+        context_length: int,
+        budget: MemoryBudget,
+        vocab_size: int | None = None,
+    ) -> None:
+        """Prepare a loaded model.
+
+        Args:
+            model: In evaluation mode; its attention is replaced by `spec_slots`.
+            context_length: Most tokens of a row, within what the model was made for.
+            budget: Bytes that the caches of all models may take.
+            vocab_size: Width of the logits to return: wider ones are cut, narrower ones padded
+                with -inf. A draft model gives its target's. None keeps the model's own.
+
+        Raises:
+            UsageError: The model does not take the attention function or hides a window from it.
+        """
+        self._model = model
+        self._device = model.get_input_embeddings().weight.device
+        self.context_length = context_length
+        _use_slot_attention(model)
+        probe, width = self._probe()
+        self.vocab_size = vocab_size or width
+        self.store = SlotStore(probe.shapes, context_length, budget)
+
+    def bytes_for(self, max_length: int) -> int:
+        """See `Runner.bytes_for`."""
+        return self.store.bytes_for(max_length)
+
+    def acquire(self, token_ids: list[int], max_length: int, num_rows: int) -> SlotRow | None:
+        """See `Runner.acquire`."""
+        return self.store.acquire(token_ids, max_length, num_rows)
+
+    def release(self, row: Row) -> None:
+        """See `Runner.release`."""
+        self.store.release(_slot_row(row))
+
+    def truncate(self, row: Row, length: int) -> None:
+        """See `Runner.truncate`."""
+        del row.token_ids[length:]
+
+    @torch.inference_mode()
+    def forward(self, inputs: list[RowInput]) -> torch.Tensor:
+        """See `Runner.forward`."""
+        rows = [_slot_row(item.row) for item in inputs]
+        order = sorted(range(len(inputs)), key=lambda i: (rows[i].slab.order, rows[i].index))
+        spans, token_ids, positions = [], [], []
+        wanted: list[list[int]] = [[] for _ in inputs]  # packed indices that want logits
+        for i in order:
+            item, start = inputs[i], len(rows[i].token_ids)
+            spans.append(Span(rows[i], start, len(item.token_ids)))
+            token_ids += item.token_ids
+            positions += range(start, start + len(item.token_ids))
+            wanted[i] = list(range(len(token_ids) - item.num_logits, len(token_ids)))
+        keep = [index for indices in wanted for index in indices]
+        logits = self._run(token_ids, positions, keep, ForwardPlan(spans))
+        for item in inputs:
+            item.row.token_ids.extend(item.token_ids)
+        return logits
+
+    def _run(
+        self,
+        token_ids: list[int],
+        positions: list[int],
+        keep: list[int],
+        plan: ForwardPlan | LayerProbe,
+    ) -> torch.Tensor:
+        """The model's forward on one packed row; returns float32 `[M, V]`."""
+        device = self._device
+        output = self._model(
+            input_ids=torch.tensor([token_ids], device=device),  # [1, N]
+            position_ids=torch.tensor([positions], device=device),  # [1, N]
+            # A 4-D mask passes through transformers untouched; the plan knows what is visible.
+            attention_mask=torch.zeros(1, 1, 1, 1, device=device),
+            cache=SlotCache(plan),
+            use_cache=True,
+            logits_to_keep=torch.tensor(keep, dtype=torch.int64, device=device),
+            slots=plan,
+        )
+        return self._fit_vocabulary(output.logits[0].float())
+
+    def _fit_vocabulary(self, logits: torch.Tensor) -> torch.Tensor:
+        size = getattr(self, "vocab_size", logits.shape[-1])
+        if logits.shape[-1] >= size:
+            return logits[:, :size]
+        return torch.nn.functional.pad(logits, (0, size - logits.shape[-1]), value=float("-inf"))
+
+    def _probe(self) -> tuple[LayerProbe, int]:
+        probe = LayerProbe()
+        with torch.inference_mode():
+            width = self._run([0], [0], [0], probe).shape[-1]
+        types = getattr(self._model.config.get_text_config(), "layer_types", None) or ()
+        for layer, kind in enumerate(types):
+            hidden_window = kind == "sliding_attention" and probe.windows.get(layer) is None
+            if hidden_window or kind == "chunked_attention":
+                raise UsageError(
+                    f"{type(self._model).__name__} has a layer of kind {kind} whose reach the slot "
+                    "cache does not learn, so its answers would be wrong."
+                )
+        return probe, width
+
+
+def _use_slot_attention(model: PreTrainedModel) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.set_attn_implementation(IMPLEMENTATION)
+    if model.config._attn_implementation != IMPLEMENTATION:  # noqa: SLF001
+        raise UsageError(f"{type(model).__name__} does not let its attention be replaced.")
+
+
+def _slot_row(row: Row) -> SlotRow:
+    assert isinstance(row, SlotRow)
+    return row

@@ -1,0 +1,174 @@
+"""A smaller model guesses: it runs ahead of the target in its own cache."""
+
+from dataclasses import dataclass, field
+
+import torch
+
+from spec_cli.core.proposal import Proposal
+from spec_cli.core.sequence import Sequence
+from spec_cli.models.base import Row, RowInput, Runner
+from spec_cli.proposers.base import DraftRequest, Outlook
+from spec_cli.sampling.noise import Purpose
+from spec_cli.sampling.processors import Block
+from spec_cli.sampling.verify import VerifyMode, choose, probabilities
+
+
+@dataclass(slots=True)
+class _Run:
+    """The draft of one row while it grows."""
+
+    request: DraftRequest
+    row: Row
+    token_ids: list[int] = field(default_factory=list)
+    probs: list[torch.Tensor] = field(default_factory=list)
+    is_done: bool = False
+
+    def block(self) -> Block:
+        """What its next token is chosen from."""
+        sequence = self.request.sequence
+        history = sequence.token_ids + self.token_ids
+        request = sequence.request
+        return Block(request.params, request.seed, history, sequence.num_prompt_tokens)
+
+
+class DraftModelProposer:
+    """Drafts with a model that shares the target's tokenizer.
+
+    With coupled verification its tokens are chosen by the target's own noise, so that the two
+    agree as often as their distributions do; with rejection they are sampled from its distribution,
+    which is handed on. What the cache lacks, whatever the reason, is caught up when it is asked.
+    """
+
+    def __init__(
+        self,
+        runner: Runner,
+        *,
+        verify: VerifyMode,
+        num_token_ids: int,
+        p_min: float = 0.0,
+        max_catch_up: int = 512,
+    ) -> None:
+        """Wrap a runner whose `vocab_size` is the target's.
+
+        Args:
+            runner: The draft model.
+            verify: Which verification its drafts will meet.
+            num_token_ids: Token ids both models know; others are neither read nor proposed.
+            p_min: Stop at a token that the draft itself gives a lower probability, in [0, 1].
+            max_catch_up: Most tokens to catch up on in one step; a longer lag takes several.
+        """
+        self._runner = runner
+        self._verify = verify
+        self._num_token_ids = num_token_ids
+        self._p_min = p_min
+        self._max_catch_up = max_catch_up
+        self._rows: dict[str, Row] = {}
+        self._agreed: dict[str, int] = {}  # how far row and sequence are known to agree
+
+    def bytes_for(self, max_length: int) -> int:
+        """See `Proposer.bytes_for`."""
+        return self._runner.bytes_for(min(max_length, self._runner.context_length))
+
+    def admit(self, sequence: Sequence, num_rows: int) -> bool:
+        """See `Proposer.admit`."""
+        max_length = min(sequence.max_length, self._runner.context_length)
+        row = self._runner.acquire(sequence.token_ids[:max_length], max_length, num_rows)
+        if row is None:
+            return False
+        self._rows[sequence.request_id] = row
+        self._agreed[sequence.request_id] = len(row.token_ids)
+        return True
+
+    def outlook(self, sequence: Sequence) -> Outlook:
+        """See `Proposer.outlook`."""
+        limit = self._runner.context_length
+        room = limit - len(sequence) + 1  # the last draft token is never fed back
+        if room < 1:
+            ended = f"the draft model's context of {limit:,} tokens is full"
+            return Outlook("draft", 0, ended=ended)
+        lack = self._catch_up(sequence)
+        foreign = next((i for i in lack if i >= self._num_token_ids), None)
+        if foreign is not None:
+            return Outlook("draft", 0, ended=f"the draft model has no token {foreign}")
+        return Outlook("draft", room, num_lag_tokens=len(lack))
+
+    def propose(self, requests: list[DraftRequest]) -> list[Proposal]:
+        """See `Proposer.propose`."""
+        runs = [_Run(request, self._rows[request.sequence.request_id]) for request in requests]
+        self._start(runs)
+        while active := [run for run in runs if not run.is_done]:
+            inputs = [RowInput(run.row, run.token_ids[-1:], 1) for run in active]
+            self._extend(active, self._runner.forward(inputs))
+        return [
+            Proposal(
+                tuple(run.token_ids), "draft", torch.stack(run.probs) if run.probs else None
+            )
+            for run in runs
+        ]
+
+    def release(self, sequence: Sequence) -> None:
+        """See `Proposer.release`."""
+        row = self._rows.pop(sequence.request_id, None)
+        self._agreed.pop(sequence.request_id, None)
+        if row is not None:
+            self._runner.release(row)
+
+    def _start(self, runs: list[_Run]) -> None:
+        """Process what each row lacks, and draw the first tokens.
+
+        A lag longer than the step's budget is worked off over several steps, without drafts.
+        """
+        inputs, ready = [], []
+        budget = self._max_catch_up
+        for run in runs:
+            lack = self._catch_up(run.request.sequence)
+            part = lack[: max(1, budget)]
+            budget -= len(part)
+            run.is_done = len(part) < len(lack)
+            inputs.append(RowInput(run.row, part, 0 if run.is_done else 1))
+            if not run.is_done:
+                ready.append(run)
+        logits = self._runner.forward(inputs)
+        for run in runs:
+            self._agreed[run.request.sequence.request_id] = len(run.row.token_ids)
+        if ready:
+            self._extend(ready, logits)
+
+    def _extend(self, runs: list[_Run], logits: torch.Tensor) -> None:
+        """Append one token to each draft; end those that are long or doubtful enough."""
+        if self._num_token_ids < logits.shape[-1]:
+            logits[:, self._num_token_ids :] = float("-inf")
+        blocks = [run.block() for run in runs]
+        sampled = self._verify == "rejection"
+        chosen = choose(logits, blocks, Purpose.DRAFT if sampled else Purpose.TARGET)
+        probs = probabilities(logits, blocks) if sampled else None
+        doubtful = self._is_doubtful(logits, chosen)
+        for i, (run, token_id) in enumerate(zip(runs, chosen.tolist(), strict=True)):
+            has_probs = probs is not None and not run.request.sequence.request.params.is_greedy
+            # Dropping a sampled token for what it is would bias the rest (algorithms.md, 2.3):
+            # under rejection it is kept, and drafting stops behind it.
+            if doubtful[i] and not has_probs:
+                run.is_done = True
+                continue
+            run.token_ids.append(token_id)
+            if has_probs and probs is not None:
+                run.probs.append(probs[i])
+            run.is_done = doubtful[i] or len(run.token_ids) >= run.request.num_draft_tokens
+
+    def _is_doubtful(self, logits: torch.Tensor, chosen: torch.Tensor) -> list[bool]:
+        if self._p_min <= 0.0:
+            return [False] * len(chosen)
+        confidence = logits.softmax(dim=-1).gather(1, chosen[:, None]).squeeze(1)
+        return (confidence < self._p_min).tolist()
+
+    def _catch_up(self, sequence: Sequence) -> list[int]:
+        """Forget rejected drafts and return the committed tokens that the cache lacks."""
+        row = self._rows[sequence.request_id]
+        agreed = self._agreed[sequence.request_id]
+        held, committed = row.token_ids, sequence.token_ids
+        while agreed < min(len(held), len(committed) - 1) and held[agreed] == committed[agreed]:
+            agreed += 1
+        if agreed < len(held):
+            self._runner.truncate(row, agreed)
+        self._agreed[sequence.request_id] = agreed
+        return committed[agreed:]
