@@ -1,0 +1,151 @@
+"""What a step takes: seconds of a target step and of drafting, learnt from measured steps.
+
+Each is a `TimeSurface` (surface.py): TurboSpec's linear model (Liu et al. 2024, arXiv 2406.14066,
+section 4) under a table of measured cells.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from spec_cli.policy.surface import CostPrior, TimeSurface, between
+
+_OPTIMISM = 0.5
+_SMALL_LAG = 3
+"""Tokens a row may lag for its step still to tell what a pass costs."""
+_TARGET_PRIOR = CostPrior(0.02, 0.0008, 0.0002)
+_DRAFT_PRIOR = CostPrior(0.002, 0.0001, 0.0001)
+_LOOKUP_PRIOR = CostPrior(0.00005, 0.000002, 0.00002)
+
+
+@dataclass(frozen=True, slots=True)
+class CostSample:
+    """One measured forward.
+
+    Attributes:
+        kind: Whose forward: the target's whole step, or one pass of the draft model.
+        num_rows: Rows in it.
+        num_tokens: Packed tokens of all rows.
+        context_length: Committed tokens, summed over the rows.
+        seconds: What it took.
+    """
+
+    kind: Literal["target", "draft"]
+    num_rows: int
+    num_tokens: int
+    context_length: int
+    seconds: float
+
+
+class CostModel:
+    """Seconds of target steps and of drafting.
+
+    Args:
+        target: Coefficients to start from: of a target step.
+        draft: ... of one pass of the draft model.
+        lookup: ... of guessing by lookup for a whole batch.
+    """
+
+    def __init__(
+        self,
+        target: CostPrior = _TARGET_PRIOR,
+        draft: CostPrior = _DRAFT_PRIOR,
+        lookup: CostPrior = _LOOKUP_PRIOR,
+    ) -> None:
+        self.target = TimeSurface(target, monotone=True)
+        self.draft = TimeSurface(draft)
+        self.lookup = TimeSurface(lookup)
+        self.catch_up_s = draft.per_token_s
+        """Seconds for each token that a draft model must catch up on."""
+        self._num_catch_ups = 0
+
+    def calibrate(self, samples: Iterable[CostSample]) -> None:
+        """Learn forwards that were measured on purpose, or read from a cache."""
+        for sample in samples:
+            tokens, rows = sample.num_tokens, sample.num_rows
+            features = (1.0, float(tokens), float(rows), float(sample.context_length))
+            if sample.kind == "target":
+                self.target.observe(features, rows, tokens, sample.seconds)
+            else:
+                self.draft.observe(features, rows, 1, sample.seconds)
+
+    def observe_target(self, rows: int, tokens: int, context: int, seconds: float) -> None:
+        """Learn a target step of `tokens` packed tokens, prefill included."""
+        features = (1.0, float(tokens), float(rows), float(context))
+        self.target.observe(features, rows, tokens, seconds)
+
+    def target_seconds(
+        self, rows: int, first: int, count: int, context: int
+    ) -> tuple[list[float], list[float]]:
+        """Seconds of target steps of first, ..., first + count - 1 tokens, and hopeful ones.
+
+        The hopeful time of a size hardly measured lies between the expected one and that of the
+        nearest measured smaller size, which a monotone cost cannot undercut. It is what makes
+        such a size worth one try (optimism under uncertainty; Auer et al. 2002, section 2).
+        """
+        surface = self.target
+        fixed, per_token, per_row, per_context = surface.coefficients
+        base = fixed + per_row * rows + per_context * context
+        points = surface.curve(rows)
+        index = 0
+        longest = 0.0
+        known = 0.0  # expected seconds at the last measured size passed
+        expected: list[float] = []
+        hopeful: list[float] = []
+        for tokens in range(first, first + count):
+            while index < len(points) and points[index][0] < tokens - 0.5:
+                position, ratio, _ = points[index]
+                known = (base + per_token * position) * ratio
+                index += 1
+            seconds = (base + per_token * tokens) * between(points, index, tokens)
+            longest = seconds if seconds > longest else longest
+            expected.append(longest)
+            spread = longest - known if 0.0 < known < longest else 0.0
+            if spread:
+                spread *= _OPTIMISM / max(1, surface.count(rows, tokens))
+            hopeful.append(longest - spread)
+        return expected, hopeful
+
+    def draft_seconds(self, rows: int, passes: int, row_passes: int, context: int) -> float:
+        """Seconds of the draft model's part of a step, catch-up aside.
+
+        Args:
+            rows: Rows it drafts for.
+            passes: Its forwards: the longest draft.
+            row_passes: Draft tokens of all rows.
+            context: Committed tokens of the rows, summed over its passes.
+        """
+        tokens = float(row_passes)
+        return self.draft.seconds((float(passes), tokens, tokens, float(context)), rows, passes)
+
+    def observe_draft(
+        self, rows: int, passes: int, row_passes: int, context: int, lag: int, seconds: float
+    ) -> None:
+        """Learn what drafting took; `lag` tokens beyond one a row were caught up on."""
+        tokens = float(row_passes)
+        features = (float(passes), tokens, tokens, float(context))
+        if lag <= _SMALL_LAG * rows:
+            self.draft.observe(features, rows, passes, seconds - lag * self.catch_up_s)
+            return
+        if not self.draft.is_measured:
+            # Nothing tells passes from catch-up yet: split as the priors stand to each other.
+            expected = self.draft_seconds(rows, passes, row_passes, context)
+            scale = seconds / (expected + lag * self.catch_up_s)
+            self.draft.scale_prior(features, expected * scale)
+            self.catch_up_s *= scale
+            return
+        self._num_catch_ups += 1
+        excess = seconds - self.draft_seconds(rows, passes, row_passes, context)
+        rate = max(0.1, 1.0 / (1.0 + self._num_catch_ups))
+        limit = 4.0 * self.catch_up_s + 1e-9
+        self.catch_up_s += rate * (min(limit, max(0.0, excess / lag)) - self.catch_up_s)
+
+    def lookup_seconds(self, rows: int, num_draft_tokens: int) -> float:
+        """Seconds of guessing by lookup for `rows` rows."""
+        fixed, per_token, per_row, _ = self.lookup.coefficients
+        return fixed + per_token * num_draft_tokens + per_row * rows if rows else 0.0
+
+    def observe_lookup(self, rows: int, num_draft_tokens: int, seconds: float) -> None:
+        """Learn what lookup took."""
+        features = (1.0, float(num_draft_tokens), float(rows), 0.0)
+        self.lookup.observe(features, rows, num_draft_tokens, seconds)

@@ -1,0 +1,264 @@
+"""A measured time as a function of a forward's size: a fitted line under a table of cells.
+
+The monotone model is that of TurboSpec (Liu et al. 2024, arXiv 2406.14066, section 4):
+`seconds = fixed + per_token * tokens + per_row * rows + per_context_token * context`, with
+coefficients that are never negative. Over it lies a table of measured cells, keyed by rows and
+tokens, because real step times have knees and jumps (kernel changes) that no line follows.
+"""
+
+from dataclasses import dataclass
+from math import log2
+
+_EXACT_BUCKETS = 16
+_CELL_RATE = 0.05
+_DRIFT_RATE = 0.1
+_CLIP = 0.3
+"""Farthest a sample may pull, as a part of the estimate: timings have outliers, mostly upward."""
+_FIRST_CLIP = 0.4
+_FIRST_SAMPLES = 5
+_FULL_WEIGHT = 8
+_REFIT_INTERVAL = 32
+_PRIOR_STRENGTH = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class CostPrior:
+    """A guess at the model's coefficients, all in seconds; only their ratios matter after a step.
+
+    Attributes:
+        fixed_s: Of a forward, whatever its size.
+        per_token_s: For each packed token.
+        per_row_s: For each row.
+        per_context_token_s: For each token of context, summed over the rows.
+    """
+
+    fixed_s: float
+    per_token_s: float
+    per_row_s: float = 0.0
+    per_context_token_s: float = 0.0
+
+
+_Features = tuple[float, float, float, float]
+
+
+def _bucket(count: int) -> int:
+    """Counts up to 16 as they are, then four buckets an octave."""
+    if count <= _EXACT_BUCKETS:
+        return count
+    return _EXACT_BUCKETS + int(4.0 * log2(count / _EXACT_BUCKETS) + 1.0)
+
+
+class _Cell:
+    """The measured time of nearly equal steps."""
+
+    __slots__ = ("count", "features", "first", "position", "seconds")
+
+    def __init__(
+        self, features: _Features, position: float, seconds: float, expected: float | None
+    ) -> None:
+        self.features = features
+        self.position = position
+        self.first = [seconds]
+        # One sample may be an outlier: until there is a second it may not say much that is new.
+        self.seconds = seconds if expected is None else _clip(seconds, expected, _FIRST_CLIP)
+        self.count = 1
+
+    def add(self, features: _Features, position: float, seconds: float) -> None:
+        """A median of the first samples, then a clipped moving mean."""
+        self.count += 1
+        rate = max(_CELL_RATE, 1.0 / self.count)
+        if self.count <= _FIRST_SAMPLES:
+            self.first.append(seconds)
+            self.first.sort()
+            self.seconds = self.first[(self.count - 1) // 2]
+        else:
+            self.seconds += rate * (_clip(seconds, self.seconds, _CLIP) - self.seconds)
+        old = self.features
+        self.features = (
+            old[0] + rate * (features[0] - old[0]),
+            old[1] + rate * (features[1] - old[1]),
+            old[2] + rate * (features[2] - old[2]),
+            old[3] + rate * (features[3] - old[3]),
+        )
+        self.position += rate * (position - self.position)
+
+
+def _clip(seconds: float, expected: float, part: float) -> float:
+    return min(expected * (1.0 + part), max(expected * (1.0 - part), seconds))
+
+
+class TimeSurface:
+    """Seconds as a function of four features, refined along rows and one more axis.
+
+    A common factor follows the machine's own drift (heat, other work): what a well-known cell
+    suddenly takes longer, all others will too. It cancels out of every comparison between them.
+
+    Args:
+        prior: Coefficients to start from.
+        monotone: Whether more tokens (the second feature and the axis) never take less time.
+    """
+
+    def __init__(self, prior: CostPrior, *, monotone: bool = False) -> None:
+        self._monotone = monotone
+        self._prior = (
+            prior.fixed_s, prior.per_token_s, prior.per_row_s, prior.per_context_token_s,
+        )  # fmt: skip
+        self._fit: _Features = self._prior
+        self._cells: dict[tuple[int, int], _Cell] = {}
+        self._curves: dict[int, list[tuple[float, float, int]]] = {}
+        self._drift = 1.0
+        self._num_samples = 0
+
+    @property
+    def coefficients(self) -> _Features:
+        """Seconds per unit of each feature, drift included."""
+        fit, drift = self._fit, self._drift
+        return (fit[0] * drift, fit[1] * drift, fit[2] * drift, fit[3] * drift)
+
+    def count(self, num_rows: int, position: int) -> int:
+        """Samples in the cell."""
+        cell = self._cells.get((_bucket(num_rows), _bucket(position)))
+        return 0 if cell is None else cell.count
+
+    def observe(self, features: _Features, num_rows: int, position: int, seconds: float) -> None:
+        """Learn one measured time."""
+        if seconds <= 0.0:
+            return
+        key = (_bucket(num_rows), _bucket(position))
+        cell = self._cells.get(key)
+        if cell is None:
+            known = len(self._cells) > 1
+            expected = self.seconds(features, num_rows, position) / self._drift if known else None
+            self._cells[key] = _Cell(features, position, seconds / self._drift, expected)
+        else:
+            if cell.count >= _FULL_WEIGHT:
+                expected = cell.seconds * self._model(features) / self._model(cell.features)
+                error = seconds / (expected * self._drift) - 1.0
+                self._drift *= 1.0 + _DRIFT_RATE * min(_CLIP, max(-_CLIP, error))
+            cell.add(features, position, seconds / self._drift)
+        self._num_samples += 1
+        if cell is None or self._num_samples % _REFIT_INTERVAL == 0:
+            self._refit()
+            self._curves.clear()
+        else:
+            self._curves.pop(key[0], None)
+
+    def _model(self, features: _Features) -> float:
+        fit = self._fit
+        return (
+            fit[0] * features[0] + fit[1] * features[1]
+            + fit[2] * features[2] + fit[3] * features[3]
+        )  # fmt: skip
+
+    def _refit(self) -> None:
+        """Least squares of relative errors over the cells, drawn to the prior, never negative."""
+        cells = list(self._cells.values())
+        weights = [min(cell.count, _FULL_WEIGHT) / _FULL_WEIGHT for cell in cells]
+        total = sum(weights)
+        prior = self._prior
+        scale = 0.0
+        magnitude = [0.0] * 4
+        gram = [[0.0] * 4 for _ in range(4)]
+        moment = [0.0] * 4
+        for cell, weight in zip(cells, weights, strict=True):
+            share = [feature / cell.seconds for feature in cell.features]
+            scale += weight / max(1e-12, sum(p * x for p, x in zip(prior, share, strict=True)))
+            for i, x in enumerate(share):
+                magnitude[i] += weight * x
+                moment[i] += weight * x
+                row = gram[i]
+                for j, y in enumerate(share):
+                    row[j] += weight * x * y
+        scale /= total
+        fit = [p * scale for p in prior]
+        for i in range(4):
+            strength = _PRIOR_STRENGTH * (magnitude[i] / total) ** 2 + 1e-12
+            gram[i][i] += strength
+            moment[i] += strength * fit[i]
+        for _ in range(24):  # coordinate descent: the exact minimum under the sign constraint
+            for i in range(4):
+                row = gram[i]
+                slack = moment[i] - sum(row[j] * fit[j] for j in range(4)) + row[i] * fit[i]
+                fit[i] = max(0.0, slack / row[i])
+        self._fit = (max(fit[0], 1e-9), fit[1], fit[2], fit[3])
+
+    def curve(self, num_rows: int) -> list[tuple[float, float, int]]:
+        """Measured over modelled time along the axis: (position, ratio, samples), ascending."""
+        rows = _bucket(num_rows)
+        curve = self._curves.get(rows)
+        if curve is None:
+            cells = [cell for key, cell in self._cells.items() if key[0] == rows]
+            cells.sort(key=lambda cell: cell.position)
+            curve = [
+                (
+                    cell.position,
+                    (cell.count * cell.seconds / self._model(cell.features) + 0.5)
+                    / (cell.count + 0.5),
+                    cell.count,
+                )
+                for cell in cells
+            ]
+            if self._monotone and len(cells) > 1:
+                curve = self._isotonic(curve, max(cells, key=lambda c: c.count).features)
+            self._curves[rows] = curve
+        return curve
+
+    def _isotonic(
+        self, curve: list[tuple[float, float, int]], like: _Features
+    ) -> list[tuple[float, float, int]]:
+        """The nearest curve that does not fall (pool adjacent violators; Barlow et al. 1972).
+
+        Weights are sample counts, so a cell met once gives way to its well-known neighbours.
+        """
+        models = [self._model((like[0], point[0], like[2], like[3])) for point in curve]
+        blocks: list[list[float]] = []  # weight, weighted seconds, points
+        for (_, ratio, count), model in zip(curve, models, strict=True):
+            weight = float(min(count, _FULL_WEIGHT))
+            blocks.append([weight, weight * ratio * model, 1.0])
+            while len(blocks) > 1 and (
+                blocks[-2][1] * blocks[-1][0] > blocks[-1][1] * blocks[-2][0]
+            ):
+                last = blocks.pop()
+                blocks[-1] = [x + y for x, y in zip(blocks[-1], last, strict=True)]
+        level = [total / weight for weight, total, points in blocks for _ in range(int(points))]
+        return [
+            (point[0], seconds / model, point[2])
+            for point, seconds, model in zip(curve, level, models, strict=True)
+        ]
+
+    def scale_prior(self, features: _Features, seconds: float) -> None:
+        """Before anything was measured, take the prior's size from an impure time."""
+        if not self._cells:
+            scale = seconds / self._model(features)
+            fit = self._prior
+            self._fit = (fit[0] * scale, fit[1] * scale, fit[2] * scale, fit[3] * scale)
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether any time was learnt."""
+        return bool(self._cells)
+
+    def ratio(self, num_rows: int, position: float) -> float:
+        """The curve between its points by straight lines, and level beyond its ends."""
+        points = self.curve(num_rows)
+        index = 0
+        while index < len(points) and points[index][0] < position:
+            index += 1
+        return between(points, index, position)
+
+    def seconds(self, features: _Features, num_rows: int, position: float) -> float:
+        """The expected time."""
+        return self._drift * self._model(features) * self.ratio(num_rows, position)
+
+
+def between(points: list[tuple[float, float, int]], index: int, position: float) -> float:
+    """The curve at `position`, where points[index] is the first not left of it."""
+    if not points:
+        return 1.0
+    if index == len(points):
+        return points[-1][1]
+    right = points[index]
+    if index == 0 or right[0] <= position:
+        return right[1]
+    left = points[index - 1]
+    return left[1] + (position - left[0]) / (right[0] - left[0]) * (right[1] - left[1])

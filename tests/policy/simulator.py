@@ -1,0 +1,285 @@
+"""A world without a model: known costs, known acceptance, and a clock that is a sum.
+
+Goodput is computed from expectations, the true survival and the true seconds of what a policy
+chose, never from the sampled outcome: chance enters only through what the policy gets to see.
+"""
+
+from dataclasses import dataclass, replace
+from random import Random
+
+from spec_cli.core.events import RowStep, SpeculationState, StepFinished, StepTimes
+from spec_cli.core.proposal import DraftSource
+from spec_cli.policy.base import Policy, RowOutlook
+
+MAX_DRAFT_TOKENS = 8
+_ON = SpeculationState("on")
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """True seconds: monotone in rows, tokens and context, with a knee and jumps.
+
+    Attributes:
+        step_s: Of a target step of one row and one token.
+        token, row, context: What one more costs, in target steps.
+        knee: Tokens from which each costs `steep` more.
+        jump_every, jump: A kernel change each so many tokens, and what it adds.
+        draft: One pass of the draft model for one row; `draft_row`, `lag`: for a further row, for
+            a token to catch up on.
+        noise: Standard deviation of a measured time; `outliers`: how often one is far too long.
+    """
+
+    step_s: float
+    token: float
+    row: float
+    context: float
+    knee: int
+    steep: float
+    jump_every: int
+    jump: float
+    draft: float
+    draft_row: float
+    lag: float
+    noise: float = 0.04
+    outliers: float = 0.02
+
+    def target(self, rows: int, tokens: int, context: int) -> float:
+        """Seconds of a target step."""
+        units = 1.0 + self.token * (tokens - 1) + self.row * (rows - 1) + self.context * context
+        units += self.steep * max(0, tokens - self.knee)
+        units += self.jump * ((tokens - 1) // self.jump_every)
+        return self.step_s * units
+
+    def drafting(self, lengths: list[int], num_lag_tokens: int) -> float:
+        """Seconds of the draft model's passes; a pass is never more than half a target step."""
+        total = self.lag * num_lag_tokens
+        for i in range(max(lengths, default=0)):
+            rows = sum(length > i for length in lengths)
+            total += min(0.5, self.draft + self.draft_row * (rows - 1))
+        return self.step_s * total
+
+    def measured(self, seconds: float, rng: Random) -> float:
+        """As a clock would read it: jitter, and now and then something else ran."""
+        if self.noise:
+            seconds *= max(0.5, 1.0 + rng.gauss(0.0, self.noise))
+            if rng.random() < self.outliers:
+                seconds *= rng.uniform(1.5, 3.0)
+        return seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """How predictable a row's text is.
+
+    Attributes:
+        hazards: Chance that each draft position is accepted, given those before it; by match
+            state, the only one being 0 for a draft model.
+        matches: Lookup: (probability, match length) by state; the rest of the time no match.
+    """
+
+    hazards: tuple[tuple[float, ...], ...]
+    matches: tuple[tuple[float, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Everything true about a run."""
+
+    source: DraftSource
+    costs: Costs
+    texts: tuple[Text, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """One step as it offers itself: outlooks, and the true survival behind them."""
+
+    rows: tuple[RowOutlook, ...]
+    survival: tuple[tuple[float, ...], ...]
+
+
+def random_costs(rng: Random) -> Costs:
+    """A bounded monotone surface."""
+    return Costs(
+        step_s=rng.uniform(0.004, 0.08),
+        token=10 ** rng.uniform(-2.5, -0.7),
+        row=rng.uniform(0.0, 0.05),
+        context=rng.uniform(0.0, 1e-5),
+        knee=rng.randint(2, 40),
+        steep=rng.choice((0.0, rng.uniform(0.0, 0.2))),
+        jump_every=rng.choice((4, 8)),
+        jump=rng.choice((0.0, rng.uniform(0.0, 0.25))),
+        draft=10 ** rng.uniform(-2.0, -0.31),
+        draft_row=rng.uniform(0.0, 0.02),
+        lag=rng.uniform(0.0, 0.004),
+    )
+
+
+def random_text(rng: Random, source: DraftSource) -> Text:
+    """Acceptance that falls, stays or rises along the draft."""
+
+    def hazards(first: float) -> tuple[float, ...]:
+        slope = rng.uniform(-0.04, 0.03)
+        return tuple(min(0.97, max(0.02, first + slope * i)) for i in range(MAX_DRAFT_TOKENS))
+
+    if source == "draft":
+        return Text((hazards(rng.uniform(0.05, 0.95)),))
+    lengths = (1, 2, 5, 12)
+    firsts = sorted(rng.uniform(0.05, 0.95) for _ in lengths)
+    shares = [rng.uniform(0.05, 0.3) for _ in lengths]
+    return Text(tuple(hazards(first) for first in firsts), tuple(zip(shares, lengths, strict=True)))
+
+
+def random_world(seed: int) -> World:
+    """Three in four with a draft model, one to eight rows, alike or each its own text."""
+    rng = Random(seed)
+    source: DraftSource = "draft" if rng.random() < 0.75 else "ngram"
+    num_rows = rng.choice((1, 1, 1, 1, 2, 2, 3, 4, 8))
+    costs = random_costs(rng)
+    text = random_text(rng, source)
+    alike = rng.random() < 0.5
+    texts = tuple(text if alike else random_text(rng, source) for _ in range(num_rows))
+    return World(source, costs, texts)
+
+
+class Simulation:
+    """Plays a world to one policy, or prices what another would have done.
+
+    Which lookup matches turn up in step n is a function of the seed and n alone, so every policy
+    meets the same situations.
+    """
+
+    def __init__(self, world: World, seed: int) -> None:
+        self.world = world
+        self.step = 0
+        self._seed = seed
+        self._rng = Random(seed + 7919)
+        self._lags = [200] * len(world.texts)
+
+    def resize(self, world: World) -> None:
+        """Go on with other texts, another number of rows or other costs."""
+        kept = self._lags[: len(world.texts)]
+        self._lags = kept + [200] * (len(world.texts) - len(kept))
+        self.world = world
+
+    def situation(self) -> Situation:
+        """What the coming step offers."""
+        rng = Random(self._seed * 100_003 + self.step)
+        rows: list[RowOutlook] = []
+        survival: list[tuple[float, ...]] = []
+        for index, text in enumerate(self.world.texts):
+            state, match_length = self._match(text, rng)
+            offered = MAX_DRAFT_TOKENS if state is not None else 0
+            lag = self._lags[index] if self.world.source == "draft" else 0
+            rows.append(
+                RowOutlook(
+                    f"r{index}", self.world.source, offered, 300 + 2 * self.step, match_length, lag
+                )
+            )
+            survival.append(() if state is None else _survival(text.hazards[state]))
+        return Situation(tuple(rows), tuple(survival))
+
+    def _match(self, text: Text, rng: Random) -> tuple[int | None, int]:
+        if self.world.source == "draft":
+            return 0, 0
+        draw = rng.random()
+        for state, (share, match_length) in enumerate(text.matches):
+            draw -= share
+            if draw < 0.0:
+                return state, match_length
+        return None, 0
+
+    def value(self, situation: Situation, lengths: tuple[int, ...]) -> tuple[float, float]:
+        """Expected tokens and true seconds of a step with those draft lengths."""
+        tokens = float(len(lengths))
+        for length, survival in zip(lengths, situation.survival, strict=True):
+            tokens += sum(survival[:length])
+        return tokens, sum(self._seconds(situation, lengths))
+
+    def _seconds(self, situation: Situation, lengths: tuple[int, ...]) -> tuple[float, float]:
+        context = sum(row.context_length for row in situation.rows)
+        rows = len(lengths)
+        costs = self.world.costs
+        target = costs.target(rows, rows + sum(lengths), context)
+        if self.world.source != "draft":
+            return target, 0.0
+        return target, costs.drafting(list(lengths), 0)
+
+    def play(
+        self, policy: Policy, situation: Situation, lengths: tuple[int, ...]
+    ) -> tuple[float, float]:
+        """Run one step, tell the policy, and return its expected tokens and true seconds."""
+        rng = self._rng
+        steps: list[RowStep] = []
+        lag = 0
+        for index, (row, length) in enumerate(zip(situation.rows, lengths, strict=True)):
+            accepted = _sample(situation.survival[index], length, rng)
+            steps.append(
+                RowStep(
+                    row.request_id, row.source, (0,) * length, accepted, accepted + 1, length,
+                    row.context_length,
+                )
+            )  # fmt: skip
+            if length:
+                lag += max(0, self._lags[index] - 1)
+            self._lags[index] = (
+                (2 if accepted == length else 1) if length else (self._lags[index] + 1)
+            )
+            if not length and row.max_draft_tokens and row.source != "draft":
+                guess = _sample(situation.survival[index], MAX_DRAFT_TOKENS, rng)
+                policy.observe_shadow(  # type: ignore[attr-defined]
+                    row.source, row.request_id, row.match_length,
+                    min(guess + 1, MAX_DRAFT_TOKENS), guess,
+                )  # fmt: skip
+        target, drafting = self._seconds(situation, lengths)
+        catch_up = self.world.costs.step_s * self.world.costs.lag * lag
+        costs = self.world.costs
+        times = StepTimes(
+            costs.measured(drafting + catch_up, rng), costs.measured(target, rng), 0.0, 0.0
+        )
+        policy.observe(StepFinished(self.step, 0.0, tuple(steps), 0, times, _ON))
+        self.step += 1
+        tokens, seconds = self.value(situation, lengths)
+        return tokens, seconds + catch_up
+
+    def best(self, situation: Situation) -> tuple[float, tuple[int, ...]]:
+        """The best goodput of the step and the lengths that have it, from the truth.
+
+        For every cap on the draft length the tokens are taken in order of survival: exact, since
+        with the cap given a step's seconds depend on how many there are.
+        """
+        caps = range(MAX_DRAFT_TOKENS + 1) if self.world.source == "draft" else (MAX_DRAFT_TOKENS,)
+        best = (0.0, (0,) * len(situation.rows))
+        for cap in caps:
+            order = sorted(
+                (-s, i, r)
+                for r, survival in enumerate(situation.survival)
+                for i, s in enumerate(survival[:cap])
+            )
+            lengths = [0] * len(situation.rows)
+            for chosen in [None, *order]:
+                if chosen is not None:
+                    lengths[chosen[2]] += 1
+                tokens, seconds = self.value(situation, tuple(lengths))
+                if tokens / seconds > best[0]:
+                    best = (tokens / seconds, tuple(lengths))
+        return best
+
+
+def _survival(hazards: tuple[float, ...]) -> tuple[float, ...]:
+    survived = 1.0
+    result = []
+    for hazard in hazards:
+        survived *= hazard
+        result.append(survived)
+    return tuple(result)
+
+
+def _sample(survival: tuple[float, ...], length: int, rng: Random) -> int:
+    draw = rng.random()
+    return sum(draw < s for s in survival[:length])
+
+
+def with_texts(world: World, texts: tuple[Text, ...]) -> World:
+    """The same costs, other texts."""
+    return replace(world, texts=texts)
