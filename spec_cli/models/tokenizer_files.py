@@ -1,0 +1,71 @@
+"""The tokenizer in a model folder, loaded before any weight."""
+
+import json
+from typing import TYPE_CHECKING
+
+from tokenizers import pre_tokenizers
+from transformers import AutoTokenizer
+
+from spec_cli.core.errors import ModelUnavailableError
+from spec_cli.models.checkpoint import ModelFiles, refuse_untrusted_code
+from spec_cli.models.gguf_header import read_gguf_header
+from spec_cli.models.quiet import quiet_transformers
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+# Pre-tokenizers, as named in GGUF files, that set digits apart before the rule of GPT-2.
+# transformers 5.24 knows nothing of the name and applies the rule of GPT-2 alone, which splits the
+# spaces before a number otherwise than in training: "a  1" became "a", " ", " ", "1".
+_DIGITS_APART = frozenset({"smollm"})
+
+
+def load_tokenizer(
+    files: ModelFiles, *, trust_remote_code: bool = False
+) -> "PreTrainedTokenizerBase":
+    """Load a folder's tokenizer, whether it is tokenizer.json, tokenizer.model or GGUF metadata.
+
+    Args:
+        files: The model's files.
+        trust_remote_code: Allow Python code from the folder to run.
+
+    Raises:
+        UntrustedCodeError: The folder wants to run code without permission.
+        ModelUnavailableError: The folder has no tokenizer that can be loaded.
+    """
+    refuse_untrusted_code(files, trust_remote_code=trust_remote_code)
+    extra = {} if files.gguf_file is None else {"gguf_file": files.gguf_file}
+    try:
+        with quiet_transformers():
+            tokenizer = AutoTokenizer.from_pretrained(
+                str(files.path),
+                local_files_only=True,
+                trust_remote_code=trust_remote_code,
+                **extra,
+            )
+    except Exception as error:
+        # Parsers of four formats fail in as many ways; the user needs the folder and the reason.
+        reason = str(error).strip().partition("\n")[0] or type(error).__name__
+        raise ModelUnavailableError(
+            f"The tokenizer of {files.name} in {files.path} cannot be loaded: {reason}",
+            hint="The folder needs tokenizer.json or tokenizer.model; fetch the model again.",
+        ) from error
+    if files.gguf_file is not None:
+        _repair_pre_tokenizer(tokenizer, files)
+    return tokenizer
+
+
+def _repair_pre_tokenizer(tokenizer: "PreTrainedTokenizerBase", files: ModelFiles) -> None:
+    settings = read_gguf_header(files.path / str(files.gguf_file)).settings
+    if settings.get("tokenizer.ggml.pre") not in _DIGITS_APART:
+        return
+    backend = tokenizer.backend_tokenizer
+    state = json.loads(backend.to_str())["pre_tokenizer"]
+    # Only the known shortcoming is repaired; a later transformers may know the name.
+    if state is not None and state["type"] == "ByteLevel":
+        backend.pre_tokenizer = pre_tokenizers.Sequence(
+            [
+                pre_tokenizers.Digits(individual_digits=True),
+                pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True),
+            ]
+        )
