@@ -37,11 +37,13 @@ class TokenForm:
 
     Attributes:
         text: Its text at the very start of a text.
+        text_inside: The anchor's text and, after it, that of the token.
         raw: Its bytes if they are not whole characters; None for a token with text.
         is_silent: It writes nothing anywhere: special tokens, ids outside the vocabulary.
     """
 
     text: str
+    text_inside: str
     raw: bytes | None
     is_silent: bool
 
@@ -57,6 +59,8 @@ class Detokenizer:
         self._tokenizer = tokenizer
         self._forms: dict[int, TokenForm] = {}
         self.anchor = self._find_anchor()
+        self._inside = [] if self.anchor is None else [self.anchor]
+        self._nothing_inside = self.decode(self._inside * 2)
 
     def decode(self, token_ids: list[int]) -> str:
         """Text of the tokens without special ones.
@@ -81,17 +85,18 @@ class Detokenizer:
         alone = self.form(token_id).text
         if context is None:
             return alone
-        before = self.form(context).text
-        both = self.decode([context, token_id])
+        before = self.form(context).text_inside
+        both = self.decode([*self._inside, context, token_id])
         # A decoder that rewrites across tokens cannot take back what was shown.
         return both[len(before) :] if both.startswith(before) else alone
 
     def _read(self, token_id: int) -> TokenForm:
         text = self.decode([token_id])
-        around = [] if self.anchor is None else [self.anchor]
-        is_silent = self.decode([*around, token_id]) == self.decode(around)
+        text_inside = self.decode([*self._inside, token_id])
+        # Text on both sides: some decoders drop a space at either end.
+        is_silent = self.decode([*self._inside, token_id, *self._inside]) == self._nothing_inside
         raw = self._raw_bytes(token_id) if _REPLACEMENT in text else None
-        return TokenForm(text, raw, is_silent)
+        return TokenForm(text, text_inside, raw, is_silent)
 
     def _raw_bytes(self, token_id: int) -> bytes | None:
         """Bytes of a token that decodes to a replacement character; None if it really is one."""

@@ -4,10 +4,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import decoders
+from transformers.tokenization_utils_sentencepiece import SentencePieceBackend
 
 from spec_cli.models.text import TextPiece, TextStream
 from spec_cli.models.tokenizer import TextTokenizer
-from tests.models.small_tokenizers import BYTES, KINDS, named, verbatim
+from tests.models.small_tokenizers import BYTES, KINDS, named, sentencepiece_model, verbatim
 
 # Combined and joined characters, right-to-left letters, signs of every UTF-8 length.
 HARD = [
@@ -163,6 +164,22 @@ def test_space_between_words_depends_on_what_comes_before(kind: str) -> None:
     smile = byte_ids(tokenizer, "😀".encode())
     assert joined(read(tokenizer.stream([begin]), smile + word)) == "😀 hello"
     assert joined(read(tokenizer.stream([begin, *smile]), word)) == " hello"
+
+
+def test_spaces_of_the_sentencepiece_library_are_right(tmp_path) -> None:
+    """Its decoder drops a space at the end of a text; it comes with the next token instead."""
+    path = tmp_path / "tokenizer.model"
+    path.write_bytes(sentencepiece_model())
+    special = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
+    tokenizer = TextTokenizer(SentencePieceBackend(vocab_file=str(path), **special), "tiny")
+    prompt = tokenizer.encode("Hello")
+    answer = tokenizer.encode("the 東 dog")
+    assert "▁" in [tokenizer.vocab[token_id] for token_id in answer]
+
+    pieces = read(tokenizer.stream(prompt), answer)
+
+    assert joined(pieces) == reference(tokenizer, prompt, answer)
+    assert counted(pieces) == len(answer)
 
 
 @pytest.mark.parametrize("kind", KINDS)

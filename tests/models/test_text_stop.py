@@ -53,7 +53,7 @@ def test_t04_start_of_a_stop_string_is_not_shown(step: int) -> None:
     script = (0, 1, 2, 3, 4)
 
     kept, is_stopped, shown = 0, False, ""
-    while not is_stopped:
+    while not is_stopped and kept < len(script):
         count, is_stopped = streams.keep("r", script[kept : kept + step])
         kept += count
         shown += joined(streams.take("r"))
@@ -97,6 +97,7 @@ def test_t04_held_text_is_released_at_the_end() -> None:
         (("NDI", "ENDI"), "Hello ", 4),  # complete together: the one that starts first
         (("G", "ND"), "Hello E", 3),
         (("xyz", "lo"), "Hel", 1),  # inside one token
+        ((" more", "mor"), "Hello ENDING ", 5),  # complete first, though both in one token
     ],
 )
 def test_t04_first_complete_stop_string_wins(stop: tuple[str, ...], text: str, kept: int) -> None:
