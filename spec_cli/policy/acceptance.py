@@ -26,10 +26,12 @@ _KEPT_AFTER_CHANGE = 8.0
 """Trials the shifted estimate is worth after a change."""
 _DOUBT = 0.4
 _LEAST_DOUBT = 0.03
-_ROW_DECAY = 0.97
-_ROW_FADE = 0.985
+_ROW_DOUBT = 0.5
+_ROW_DECAY = 0.99
+_ROW_FADE = 0.99
 """Per step without a draft: a row left out for its bad luck is tried again in time."""
 _ROW_WEIGHT = 4.0
+_TABLE_WEIGHT = 8.0
 _WINDOW = 48
 _DRAFT_PRIOR = 0.6
 _LOOKUP_PRIORS = (0.3, 0.3, 0.45, 0.6, 0.75, 0.85)
@@ -41,6 +43,10 @@ def match_bucket(match_length: int) -> int:
     if match_length < 4:
         return max(0, match_length)
     return 4 if match_length < 8 else 5
+
+
+def _key(source: DraftSource, match_length: int) -> int:
+    return 0 if source == "draft" else match_bucket(match_length)
 
 
 def _odds_ratio(hits: float, expected: float, trials: float, weight: float) -> float:
@@ -116,19 +122,30 @@ class _Pool:
 
 
 class _Row:
-    """How a row departs from its pool: seen against expected trials, decayed."""
+    """What a row's own drafts of one source say, against the pool of all rows."""
 
-    __slots__ = ("expected", "hits", "trials", "variance")
+    __slots__ = ("expected", "hits", "tables", "trials", "variance")
 
     def __init__(self) -> None:
         self.trials = self.hits = self.expected = self.variance = 0.0
+        self.tables: dict[int, tuple[list[float], list[float]]] = {}
+        """Tries and hits by position, by match bucket."""
 
-    def observe(self, hazards: list[float], num_trials: int, num_accepted: int) -> None:
+    def observe(
+        self, bucket: int, hazards: list[float], num_trials: int, num_accepted: int
+    ) -> None:
         """Count a draft against the pool's hazards of that moment."""
+        table = self.tables.get(bucket)
+        if table is None:
+            table = self.tables[bucket] = ([0.0] * len(hazards), [0.0] * len(hazards))
+        tries, hits = table
         for position in range(min(num_trials, len(hazards))):
             hazard = hazards[position]
+            hit = 1.0 if position < num_accepted else 0.0
+            tries[position] = tries[position] * _ROW_DECAY + 1.0
+            hits[position] = hits[position] * _ROW_DECAY + hit
             self.trials = self.trials * _ROW_DECAY + 1.0
-            self.hits = self.hits * _ROW_DECAY + (1.0 if position < num_accepted else 0.0)
+            self.hits = self.hits * _ROW_DECAY + hit
             self.expected = self.expected * _ROW_DECAY + hazard
             self.variance = self.variance * _ROW_DECAY**2 + hazard * (1.0 - hazard)
 
@@ -138,6 +155,10 @@ class _Row:
         self.hits *= _ROW_FADE
         self.expected *= _ROW_FADE
         self.variance *= _ROW_FADE**2
+        for table in self.tables.values():
+            for counts in table:
+                for position, count in enumerate(counts):
+                    counts[position] = count * _ROW_FADE
 
     def odds_ratio(self) -> float:
         """1 unless the row differs from its pool by more than chance explains.
@@ -150,6 +171,23 @@ class _Row:
             return 1.0
         deviation -= chance if deviation > 0 else -chance
         return _odds_ratio(self.expected + deviation, self.expected, self.trials, _ROW_WEIGHT)
+
+    def survival(self, bucket: int, hazards: list[float], num_draft_tokens: int) -> list[float]:
+        """The pool's hazards shifted by the row's odds, then by its counts at each position."""
+        ratio = self.odds_ratio()
+        table = self.tables.get(bucket)
+        survived = 1.0
+        result: list[float] = []
+        for position in range(min(num_draft_tokens, len(hazards))):
+            odds = hazards[position] * ratio
+            hazard = odds / (1.0 - hazards[position] + odds)
+            if table is not None:
+                hazard = (table[1][position] + _TABLE_WEIGHT * hazard) / (
+                    table[0][position] + _TABLE_WEIGHT
+                )
+            survived *= hazard
+            result.append(survived)
+        return result
 
 
 class AcceptanceModel:
@@ -168,7 +206,7 @@ class AcceptanceModel:
         self._window: dict[DraftSource, deque[tuple[int, int]]] = {}
 
     def _pool(self, source: DraftSource, match_length: int) -> _Pool:
-        bucket = 0 if source == "draft" else match_bucket(match_length)
+        bucket = _key(source, match_length)
         pool = self._pools.get((source, bucket))
         if pool is None:
             prior = self._draft_prior if source == "draft" else _LOOKUP_PRIORS[bucket]
@@ -181,11 +219,12 @@ class AcceptanceModel:
         """S(1), ..., S(num_draft_tokens) for a row: probabilities that never rise."""
         hazards = self._pool(source, match_length).hazards
         row = self._rows.get(request_id, {}).get(source)
-        ratio = 1.0 if row is None else row.odds_ratio()
+        if row is not None:
+            return row.survival(_key(source, match_length), hazards, num_draft_tokens)
         survived = 1.0
         result: list[float] = []
         for hazard in hazards[:num_draft_tokens]:
-            survived *= hazard * ratio / (1.0 - hazard + hazard * ratio)
+            survived *= hazard
             result.append(survived)
         return result
 
@@ -210,7 +249,7 @@ class AcceptanceModel:
         row = rows.get(source)
         if row is None:
             row = rows[source] = _Row()
-        row.observe(pool.hazards, num_trials, num_accepted)
+        row.observe(_key(source, match_length), pool.hazards, num_trials, num_accepted)
         pool.observe(num_trials, num_accepted)
         window = self._window.get(source)
         if window is None:
@@ -220,6 +259,11 @@ class AcceptanceModel:
     def doubt(self, source: DraftSource, match_length: int) -> list[float]:
         """By position, the relative benefit of the doubt that makes it worth trying."""
         return self._pool(source, match_length).doubt
+
+    def row_doubt(self, source: DraftSource, request_id: str) -> float:
+        """How far to favour a row in its turn because little is known of it."""
+        row = self._rows.get(request_id, {}).get(source)
+        return _ROW_DOUBT / sqrt(1.0 + (row.trials if row is not None else 0.0))
 
     def fade(self, request_id: str) -> None:
         """Trust a row's own history less: it was not asked for a draft in this step."""

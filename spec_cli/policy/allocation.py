@@ -6,12 +6,14 @@ tokens of the batch over the seconds of the step,
     (rows + sum of S_r(i) over the draft tokens chosen) / (T_target + T_draft),
 
 with measured survival instead of its geometric law. A row's survival never rises along the draft,
-so taking tokens in order of survival keeps drafts whole, as in vLLM's adaptive verification; the
-best prefix of that order is the allocation. Unlike a search that stops at the first fall, every
-prefix is looked at: measured costs have knees.
+so taking tokens in order of survival keeps drafts whole, as in vLLM's adaptive verification. A
+draft model's passes cost the same for one row as for many, nearly, so the order is walked once
+for each cap on its draft length: given the cap, the seconds depend on how many tokens there are,
+and the best prefix is the best allocation. Measured costs have knees; no fall ends the search
+unless it is deep.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from spec_cli.policy.acceptance import AcceptanceModel
 from spec_cli.policy.base import RowOutlook
@@ -19,42 +21,81 @@ from spec_cli.policy.cost import CostModel
 
 PAYBACK_STEPS = 64
 """Steps over which a draft model's catch-up must pay: an answer is rarely shorter."""
-_LEAST_SURVIVAL = 0.01
+_LEAST_SURVIVAL = 0.02
+_AFFORDABLE = 0.92
+"""Part of the best expected goodput below which nothing is tried for what it might teach."""
+_HOPELESS = 0.8
+
+Candidate = tuple[float, int, int]
+"""Minus the survival that orders it, position in the draft, row index."""
 
 
-@dataclass(slots=True)
-class Allocation:
-    """Goodput by number of draft tokens; entry m takes the first m of `order`.
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One way to spend a step.
 
     Attributes:
-        num_rows: Decoding rows.
-        order: Row index of each further draft token.
-        gains: Goodput over that of no drafts; entry 0 is 1.
-        hopeful: The same where sizes hardly measured get the benefit of the doubt.
-        prices: Expected step seconds over those of no drafts.
+        num_draft_tokens: Of all rows.
+        cap: Longest draft of a draft model in it.
+        gain: Expected goodput over that of no drafts.
+        hopeful: The same where what was hardly measured gets the benefit of the doubt.
+        price: Expected seconds over those of no drafts.
     """
 
-    num_rows: int
-    order: list[int] = field(default_factory=list)
-    gains: list[float] = field(default_factory=lambda: [1.0])
-    hopeful: list[float] = field(default_factory=lambda: [1.0])
-    prices: list[float] = field(default_factory=lambda: [1.0])
+    num_draft_tokens: int
+    cap: int
+    gain: float
+    hopeful: float
+    price: float
 
-    def best(self, least: int, *, hopeful: bool = False) -> int:
-        """The number of draft tokens, at least `least`, with the best goodput."""
-        values = self.hopeful if hopeful else self.gains
-        return max(range(min(least, len(values) - 1), len(values)), key=values.__getitem__)
 
-    def lengths(self, num_draft_tokens: int) -> list[int]:
-        """Draft lengths by row when that many are drafted."""
-        result = [0] * self.num_rows
-        for row in self.order[:num_draft_tokens]:
-            result[row] += 1
-        return result
+NO_DRAFTS = Option(0, 0, 1.0, 1.0, 1.0)
 
-    def break_even(self, num_draft_tokens: int) -> float:
-        """Accepted part of that many draft tokens at which they pay exactly."""
-        return (self.prices[num_draft_tokens] - 1.0) * self.num_rows / num_draft_tokens
+
+class Allocation:
+    """What a step could draft.
+
+    Args:
+        rows: The decoding rows.
+        candidates: Draft tokens in the order in which they are taken.
+        options: Some prefix of those under some cap, the best among them.
+    """
+
+    def __init__(
+        self, rows: tuple[RowOutlook, ...], candidates: list[Candidate], options: list[Option]
+    ) -> None:
+        self._rows = rows
+        self._candidates = candidates
+        self._options = options
+        self.best = max(options, key=lambda option: option.gain, default=NO_DRAFTS)
+        """The best way to draft anything at all, be its gain below 1; NO_DRAFTS without offers."""
+
+    def most_hopeful(self, *, or_none: bool) -> Option:
+        """The option with the best hopeful goodput among those that cost little to try."""
+        best = self.best
+        if or_none and best.gain < 1.0:
+            best = NO_DRAFTS
+        enough = _AFFORDABLE * best.gain
+        for option in self._options:
+            if option.hopeful > best.hopeful and option.gain >= enough:
+                best = option
+        return best
+
+    def lengths(self, option: Option) -> tuple[int, ...]:
+        """The draft lengths of an option, by row."""
+        result = [0] * len(self._rows)
+        left = option.num_draft_tokens
+        for _, position, index in self._candidates:
+            if not left:
+                break
+            if position < option.cap or self._rows[index].source != "draft":
+                result[index] += 1
+                left -= 1
+        return tuple(result)
+
+    def break_even(self) -> float:
+        """Accepted part of the best option's draft tokens at which they would just pay."""
+        return (self.best.price - 1.0) * len(self._rows) / max(1, self.best.num_draft_tokens)
 
 
 def allocate(
@@ -64,33 +105,31 @@ def allocate(
     acceptance: AcceptanceModel,
     cost: CostModel,
 ) -> Allocation:
-    """Order the draft tokens that the rows could have and price every prefix."""
-    allocation = Allocation(len(rows))
-    offers = [
-        (index, acceptance.survival(
-            row.source, row.request_id, row.match_length,
-            min(row.max_draft_tokens, max_draft_tokens),
-        ))
-        for index, row in enumerate(rows)
-        if row.max_draft_tokens > 0
-    ]  # fmt: skip
-    if not offers:
-        return allocation
-    num_offered = sum(len(survival) for _, survival in offers)
+    """Order the draft tokens that the rows could have and price what could be done with them."""
+    candidates: list[Candidate] = []
+    survivals: list[list[float]] = []
+    num_offered = sum(min(row.max_draft_tokens, max_draft_tokens) for row in rows)
     context = sum(row.context_length for row in rows)
     first = len(rows) + num_prefill_tokens
-    expected, hopeful = cost.target_seconds(len(rows), first, num_offered + 1, context)
-    token_value = expected[0] / len(rows)
-    candidates: list[tuple[float, int, int]] = []
-    for index, survival in offers:
-        row = rows[index]
+    times = cost.target_seconds(len(rows), first, num_offered + 1, context)
+    token_value = times[0][0] / len(rows)
+    for index, row in enumerate(rows):
+        length = min(row.max_draft_tokens, max_draft_tokens)
+        survival = acceptance.survival(row.source, row.request_id, row.match_length, length)
+        survivals.append(survival)
         if row.num_lag_tokens > 2 and not _pays_back(row, survival, token_value, cost):
             continue
-        candidates.extend((-s, i, index) for i, s in enumerate(survival) if s > _LEAST_SURVIVAL)
-    if len(offers) > 1:
-        candidates.sort()
-    _price(allocation, rows, candidates, expected, hopeful, acceptance, cost)
-    return allocation
+        favour = 1.0
+        if len(rows) > 1:
+            favour += acceptance.row_doubt(row.source, row.request_id)
+        candidates.extend(
+            (-s * favour, i, index) for i, s in enumerate(survival) if s > _LEAST_SURVIVAL
+        )
+    if not candidates:
+        return Allocation(rows, [], [])
+    candidates.sort()
+    pricing = _Pricing(rows, candidates, survivals, times, acceptance, cost)
+    return Allocation(rows, candidates, pricing.options())
 
 
 def _catch_up_seconds(row: RowOutlook, cost: CostModel) -> float:
@@ -103,44 +142,80 @@ def _pays_back(row: RowOutlook, survival: list[float], token_value: float, cost:
     return _catch_up_seconds(row, cost) < PAYBACK_STEPS * token_value * sum(survival)
 
 
-def _price(
-    allocation: Allocation,
-    rows: tuple[RowOutlook, ...],
-    candidates: list[tuple[float, int, int]],
-    expected: list[float],
-    hopeful: list[float],
-    acceptance: AcceptanceModel,
-    cost: CostModel,
-) -> None:
-    """Fill in yields and prices of every prefix of `candidates`."""
-    plain = expected[0]
-    emitted = hoped = float(len(rows))
-    base = emitted / plain
-    passes = draft_rows = row_passes = draft_context = 0
-    lookup_rows = lookup_tokens = 0
-    catch_up = draft_seconds = lookup_seconds = 0.0
-    for count, (survival, position, index) in enumerate(candidates, start=1):
-        row = rows[index]
-        if row.source == "draft":
-            if position == 0:
-                draft_rows += 1
-                # An investment, not a price of this step: spread over the steps it serves.
-                catch_up += _catch_up_seconds(row, cost) / PAYBACK_STEPS
-            passes = max(passes, position + 1)
-            row_passes += 1
-            draft_context += row.context_length
-            draft_seconds = catch_up + cost.draft_seconds(
-                draft_rows, passes, row_passes, draft_context
+class _Pricing:
+    """Goodput of the prefixes of the candidates, cap by cap."""
+
+    def __init__(
+        self,
+        rows: tuple[RowOutlook, ...],
+        candidates: list[Candidate],
+        survivals: list[list[float]],
+        times: tuple[list[float], list[float]],
+        acceptance: AcceptanceModel,
+        cost: CostModel,
+    ) -> None:
+        self._num_rows = len(rows)
+        self._expected, self._hopeful = times
+        self._cost = cost
+        doubts = [acceptance.doubt(row.source, row.match_length) for row in rows]
+        is_draft = [row.source == "draft" for row in rows]
+        # An investment, not a price of this step: spread over the steps it serves.
+        lags = [_catch_up_seconds(row, cost) / PAYBACK_STEPS for row in rows]
+        self._items = [
+            (
+                survivals[index][position],
+                1.0 + doubts[index][position],
+                position,
+                is_draft[index],
+                lags[index],
+                rows[index].context_length,
             )
-        else:
-            lookup_rows += position == 0
-            lookup_tokens += 1
-            lookup_seconds = cost.lookup_seconds(lookup_rows, lookup_tokens)
-        emitted -= survival
-        hoped -= survival * (1.0 + acceptance.doubt(row.source, row.match_length)[position])
-        drafting = draft_seconds + lookup_seconds
-        seconds = expected[count] + drafting
-        allocation.order.append(index)
-        allocation.gains.append(emitted / seconds / base)
-        allocation.hopeful.append(hoped / (hopeful[count] + drafting) / base)
-        allocation.prices.append(seconds / plain)
+            for _, position, index in candidates
+        ]
+        longest = max((item[2] + 1 for item in self._items if item[3]), default=0)
+        # For one row the prefixes are the caps.
+        self._caps = range(1, longest + 1) if longest and len(rows) > 1 else [longest]
+
+    def options(self) -> list[Option]:
+        """Every prefix under every cap that reaches the cap and is not hopeless."""
+        result: list[Option] = []
+        for cap in self._caps:
+            self._walk(cap, result)
+        return result
+
+    def _walk(self, cap: int, result: list[Option]) -> None:
+        expected, hopeful = self._expected, self._hopeful
+        plain = expected[0]
+        scale = plain / self._num_rows
+        emitted = hoped = float(self._num_rows)
+        count = draft_rows = row_passes = passes = context = lookup_rows = lookup_tokens = 0
+        catch_up = drafting = looking = best = 0.0
+        per_pass, per_token, per_row, per_context = self._cost.draft.coefficients
+        ratio = 1.0
+        for survival, favour, position, is_draft, lag, row_context in self._items:
+            if is_draft:
+                if position >= cap:
+                    continue
+                if position == 0 or position >= passes:
+                    draft_rows += position == 0
+                    catch_up += lag if position == 0 else 0.0
+                    passes = max(passes, position + 1)
+                    ratio = self._cost.draft.ratio(draft_rows, passes)
+                row_passes += 1
+                context += row_context
+                seconds = per_pass * passes + (per_token + per_row) * row_passes
+                drafting = catch_up + ratio * (seconds + per_context * context)
+            else:
+                lookup_rows += position == 0
+                lookup_tokens += 1
+                looking = self._cost.lookup_seconds(lookup_rows, lookup_tokens)
+            count += 1
+            emitted += survival
+            hoped += survival * favour
+            seconds = expected[count] + drafting + looking
+            gain = emitted / seconds * scale
+            if gain < _HOPELESS * best:
+                return
+            best = gain if gain > best else best
+            hope = hoped / (hopeful[count] + drafting + looking) * scale
+            result.append(Option(count, cap, gain, hope, seconds / plain))

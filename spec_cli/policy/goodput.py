@@ -23,6 +23,9 @@ from spec_cli.policy.cost import CostModel
 MIN_DWELL_STEPS = 8
 _WARMUP_STEPS = 3
 _ENTRY_GAIN = 1.02
+_EXIT_GAIN = 0.995
+_GAIN_RATE = 0.2
+"""Of the moving mean that is compared with the exit: one unlucky draft is no reason to pause."""
 _IDLE_STEPS = 16
 _PROBE_INTERVAL = 16
 _PROBE_BURST = 4
@@ -31,9 +34,13 @@ _PROBE_BUDGET = 0.01
 _MAX_PROBE_INTERVAL = 48
 _MAX_PROBE_TOKENS = 3
 _MAX_PROBE_PRICE = 4.0
+_PROBE_SLACK = 0.1
+"""Target steps of catch-up that another row's view is worth."""
 _BASE_SAMPLES = 3
 """Draft-free steps timed at a batch size before it is trusted."""
 _BASE_REFRESH_STEPS = 256
+_BASE_BUDGET = 0.002
+"""Part of the time that timing the target alone may lose."""
 
 
 @dataclass(slots=True)
@@ -71,10 +78,12 @@ class GoodputPolicy:
         self._on = False
         self._last_switch = -MIN_DWELL_STEPS
         self._idle_steps = 0
+        self._gain = 1.0
+        self._num_probes = 0
         self._probe = _Probe(next_step=_WARMUP_STEPS)
         self._next_base = 0
         self._asked: dict[str, RowOutlook] = {}
-        self._allocation = Allocation(0)
+        self._allocation = Allocation((), [], [])
         self._state: SpeculationState | None = SpeculationState(
             "paused", "timing the target's own step first"
         )
@@ -96,27 +105,28 @@ class GoodputPolicy:
             return self._choose_probe(rows)
         if has_draft_model and self._must_time_base(rows, num_prefill_tokens):
             return (0,) * len(rows)
-        least = 1 if has_draft_model else 0
-        count = allocation.best(least, hopeful=True)
-        self._idle_steps = 0 if count else self._idle_steps + 1
-        return tuple(allocation.lengths(count))
+        option = allocation.most_hopeful(or_none=not has_draft_model)
+        self._idle_steps = 0 if option.num_draft_tokens else self._idle_steps + 1
+        return allocation.lengths(option)
 
     def _set_mode(self, allocation: Allocation, has_draft_model: bool) -> None:
         """Pause or resume, no sooner than the dwell allows."""
+        gain = allocation.best.gain
+        self._gain += _GAIN_RATE * (gain - self._gain)
         if self._step - self._last_switch < MIN_DWELL_STEPS:
             return
-        gain = allocation.gains[allocation.best(1)]
         if not self._on:
             if gain >= _ENTRY_GAIN:
                 self._switch(on=True)
         # A lookup without a good match is silent, not paused; only a long silence is a pause.
-        elif gain <= 1.0 and (has_draft_model or self._idle_steps >= _IDLE_STEPS):
+        elif self._gain < _EXIT_GAIN and (has_draft_model or self._idle_steps >= _IDLE_STEPS):
             self._switch(on=False)
 
     def _switch(self, *, on: bool) -> None:
         self._on = on
         self._last_switch = self._step
         self._idle_steps = 0
+        self._gain = 1.0
         self._state = None
         self._probe = _Probe(next_step=self._step + _PROBE_INTERVAL)
 
@@ -125,9 +135,11 @@ class GoodputPolicy:
         if num_prefill_tokens or self._step < self._next_base:
             return False
         count = self.cost.target.count(len(rows), len(rows))
-        self._next_base = self._step + (
-            MIN_DWELL_STEPS if count < _BASE_SAMPLES else _BASE_REFRESH_STEPS
-        )
+        # The step loses what drafting would have gained: the closer the call, the more often.
+        interval = int((self._gain - 1.0) / _BASE_BUDGET)
+        if count < _BASE_SAMPLES:
+            interval = MIN_DWELL_STEPS
+        self._next_base = self._step + min(_BASE_REFRESH_STEPS, max(MIN_DWELL_STEPS, interval))
         return True
 
     def _choose_probe(self, rows: tuple[RowOutlook, ...]) -> tuple[int, ...]:
@@ -142,7 +154,7 @@ class GoodputPolicy:
         ]  # fmt: skip
         if not reachable:
             return tuple(lengths)
-        index = min(reachable, key=lambda i: (rows[i].num_lag_tokens, i))
+        index = self._reach(rows, reachable)
         length = min(rows[index].max_draft_tokens, self._max_draft_tokens, _MAX_PROBE_TOKENS)
         price, length = self._probe_price(rows, index, length)
         if price > _MAX_PROBE_PRICE:
@@ -154,6 +166,17 @@ class GoodputPolicy:
         probe.request_id = rows[index].request_id
         lengths[index] = length
         return tuple(lengths)
+
+    def _reach(self, rows: tuple[RowOutlook, ...], reachable: list[int]) -> int:
+        """The row with the least lag, or in turn those that cost next to nothing more.
+
+        One row's text says little about its neighbours'.
+        """
+        least = min(rows[index].num_lag_tokens for index in reachable)
+        plain = self.cost.target_seconds(len(rows), len(rows), 1, 0)[0][0]
+        slack = _PROBE_SLACK * plain / max(1e-9, self.cost.catch_up_s)
+        near = [index for index in reachable if rows[index].num_lag_tokens <= least + slack]
+        return near[self._num_probes % len(near)]
 
     def _probe_price(
         self, rows: tuple[RowOutlook, ...], index: int, length: int
@@ -198,6 +221,7 @@ class GoodputPolicy:
         self._state = None
         probe = self._probe
         probe.steps += 1
+        self._num_probes += 1
         probe.num_judged += num_judged
         probe.num_accepted += num_accepted
         promising = probe.num_accepted >= probe.break_even * probe.num_judged
@@ -276,9 +300,9 @@ class GoodputPolicy:
     def _reason(self) -> str:
         """Why nothing is drafted, e.g. `accepted 12 % (22/184) < break-even 30 %`."""
         allocation = self._allocation
-        if not allocation.order:
+        if not allocation.best.num_draft_tokens:
             return "nothing to draft"
-        break_even = allocation.break_even(allocation.best(1))
+        break_even = allocation.break_even()
         accepted, judged = self.acceptance.recent_counts()
         if not judged:
             return f"nothing judged yet, break-even {break_even:.0%}".replace("%", " %")

@@ -11,7 +11,8 @@ from math import log2
 
 _EXACT_BUCKETS = 16
 _CELL_RATE = 0.05
-_DRIFT_RATE = 0.1
+_DRIFT_RATE = 0.05
+_DRIFT_SAMPLES = 24
 _CLIP = 0.3
 """Farthest a sample may pull, as a part of the estimate: timings have outliers, mostly upward."""
 _FIRST_CLIP = 0.4
@@ -131,7 +132,7 @@ class TimeSurface:
             expected = self.seconds(features, num_rows, position) / self._drift if known else None
             self._cells[key] = _Cell(features, position, seconds / self._drift, expected)
         else:
-            if cell.count >= _FULL_WEIGHT:
+            if cell.count >= _DRIFT_SAMPLES:
                 expected = cell.seconds * self._model(features) / self._model(cell.features)
                 error = seconds / (expected * self._drift) - 1.0
                 self._drift *= 1.0 + _DRIFT_RATE * min(_CLIP, max(-_CLIP, error))
