@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from tokenizers import pre_tokenizers
 from transformers import AutoTokenizer
+from transformers.utils import is_protobuf_available
 
 from spec_cli.core.errors import ModelUnavailableError
 from spec_cli.models.checkpoint import ModelFiles, refuse_untrusted_code
@@ -48,11 +49,18 @@ def load_tokenizer(
         reason = str(error).strip().partition("\n")[0] or type(error).__name__
         raise ModelUnavailableError(
             f"The tokenizer of {files.name} in {files.path} cannot be loaded: {reason}",
-            hint="The folder needs tokenizer.json or tokenizer.model; fetch the model again.",
+            hint=_hint(files),
         ) from error
     if files.gguf_file is not None:
         _repair_pre_tokenizer(tokenizer, files)
     return tokenizer
+
+
+def _hint(files: ModelFiles) -> str:
+    needs_protobuf = (files.path / "tokenizer.model").is_file()
+    if needs_protobuf and not is_protobuf_available():
+        return "pip install protobuf   (tokenizer.model is read with it)"
+    return "The folder needs tokenizer.json or tokenizer.model; fetch the model again."
 
 
 def _repair_pre_tokenizer(tokenizer: "PreTrainedTokenizerBase", files: ModelFiles) -> None:
