@@ -122,7 +122,7 @@ class StepFinished:
     Attributes:
         rows: The decoding rows, in row order.
         num_prefill_tokens: Prompt tokens processed beside them.
-        state: Speculation as the policy leaves it after the step.
+        state: Speculation as it was in this step.
     """
 
     step: int
