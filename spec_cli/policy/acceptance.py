@@ -17,15 +17,15 @@ _PRIOR_WEIGHT = 4.0
 _CHAIN_WEIGHT = 12.0
 """Trials that the hazard of the position before is worth."""
 _POOL_DECAY = 0.995
-"""Per trial: about 200 trials of memory, a standard error of 0.035 at one half."""
+"""Per draft: about 200 drafts of memory, a standard error of 0.035 at one half."""
 _FAST_DECAY = 0.95
 """Per trial, for noticing that the text changed."""
 _CHANGE_Z = 3.0
 """Standard deviations between the last trials and the estimate that mean a change."""
 _KEPT_AFTER_CHANGE = 8.0
 """Trials the shifted estimate is worth after a change."""
-_DOUBT = 0.4
-_LEAST_DOUBT = 0.03
+_DOUBT = 0.5
+_LEAST_DOUBT = 0.04
 _ROW_DOUBT = 0.5
 _ROW_DECAY = 0.99
 _ROW_FADE = 0.99
@@ -90,11 +90,14 @@ class _Pool:
 
     def observe(self, num_trials: int, num_accepted: int) -> None:
         """Count `num_trials` positions, the first `num_accepted` of them as accepted."""
+        # Positions not reached are forgotten too: what was bad luck long ago is tried again.
+        self._tries = [tries * _POOL_DECAY for tries in self._tries]
+        self._hits = [hits * _POOL_DECAY for hits in self._hits]
         for position in range(min(num_trials, len(self._tries))):
             hit = 1.0 if position < num_accepted else 0.0
             hazard = self.hazards[position]
-            self._tries[position] = self._tries[position] * _POOL_DECAY + 1.0
-            self._hits[position] = self._hits[position] * _POOL_DECAY + hit
+            self._tries[position] += 1.0
+            self._hits[position] += hit
             self._recent_tries = self._recent_tries * _FAST_DECAY + 1.0
             self._recent_hits = self._recent_hits * _FAST_DECAY + hit
             self._recent_expected = self._recent_expected * _FAST_DECAY + hazard

@@ -13,7 +13,7 @@ and the best prefix is the best allocation. Measured costs have knees; no fall e
 unless it is deep.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from spec_cli.policy.acceptance import AcceptanceModel
 from spec_cli.policy.base import RowOutlook
@@ -30,26 +30,30 @@ Candidate = tuple[float, int, int]
 """Minus the survival that orders it, position in the draft, row index."""
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+_Item = tuple[float, float, int, float, float]
+"""Survival, hopeful survival, position, seconds in each pass (0 for lookup), seconds once."""
+
+
+class Option(NamedTuple):
     """One way to spend a step.
 
     Attributes:
-        num_draft_tokens: Of all rows.
-        cap: Longest draft of a draft model in it.
         gain: Expected goodput over that of no drafts.
         hopeful: The same where what was hardly measured gets the benefit of the doubt.
+        num_draft_tokens: Of all rows.
+        cap: Longest draft of a draft model in it.
         price: Expected seconds over those of no drafts.
     """
 
-    num_draft_tokens: int
-    cap: int
     gain: float
     hopeful: float
+    num_draft_tokens: int
+    cap: int
     price: float
 
 
-NO_DRAFTS = Option(0, 0, 1.0, 1.0, 1.0)
+NO_DRAFTS = Option(1.0, 1.0, 0, 0, 1.0)
+_Figures = tuple[float, float, int, int, float]
 
 
 class Allocation:
@@ -58,28 +62,28 @@ class Allocation:
     Args:
         rows: The decoding rows.
         candidates: Draft tokens in the order in which they are taken.
-        options: Some prefix of those under some cap, the best among them.
+        options: Some prefix of those under some cap: the fields of an `Option`.
     """
 
     def __init__(
-        self, rows: tuple[RowOutlook, ...], candidates: list[Candidate], options: list[Option]
+        self, rows: tuple[RowOutlook, ...], candidates: list[Candidate], options: list[_Figures]
     ) -> None:
         self._rows = rows
         self._candidates = candidates
         self._options = options
-        self.best = max(options, key=lambda option: option.gain, default=NO_DRAFTS)
+        self.best = Option(*max(options, default=NO_DRAFTS))
         """The best way to draft anything at all, be its gain below 1; NO_DRAFTS without offers."""
 
     def most_hopeful(self, *, or_none: bool) -> Option:
         """The option with the best hopeful goodput among those that cost little to try."""
-        best = self.best
-        if or_none and best.gain < 1.0:
+        best: _Figures = self.best
+        if or_none and best[0] < 1.0:
             best = NO_DRAFTS
-        enough = _AFFORDABLE * best.gain
+        enough = _AFFORDABLE * best[0]
         for option in self._options:
-            if option.hopeful > best.hopeful and option.gain >= enough:
+            if option[1] > best[1] and option[0] >= enough:
                 best = option
-        return best
+        return Option(*best)
 
     def lengths(self, option: Option) -> tuple[int, ...]:
         """The draft lengths of an option, by row."""
@@ -106,28 +110,28 @@ def allocate(
     cost: CostModel,
 ) -> Allocation:
     """Order the draft tokens that the rows could have and price what could be done with them."""
-    candidates: list[Candidate] = []
-    survivals: list[list[float]] = []
-    num_offered = sum(min(row.max_draft_tokens, max_draft_tokens) for row in rows)
     context = sum(row.context_length for row in rows)
     first = len(rows) + num_prefill_tokens
-    times = cost.target_seconds(len(rows), first, num_offered + 1, context)
-    token_value = times[0][0] / len(rows)
+    candidates: list[Candidate] = []
+    survivals: list[list[float]] = []
     for index, row in enumerate(rows):
         length = min(row.max_draft_tokens, max_draft_tokens)
         survival = acceptance.survival(row.source, row.request_id, row.match_length, length)
         survivals.append(survival)
-        if row.num_lag_tokens > 2 and not _pays_back(row, survival, token_value, cost):
-            continue
-        favour = 1.0
+        if row.num_lag_tokens > 2:
+            plain = cost.target_seconds(len(rows), first, 1, context)[0][0]
+            if not _pays_back(row, survival, plain / len(rows), cost):
+                continue
+        favour = -1.0
         if len(rows) > 1:
-            favour += acceptance.row_doubt(row.source, row.request_id)
-        candidates.extend(
-            (-s * favour, i, index) for i, s in enumerate(survival) if s > _LEAST_SURVIVAL
-        )
+            favour -= acceptance.row_doubt(row.source, row.request_id)
+        for position, survived in enumerate(survival):
+            if survived > _LEAST_SURVIVAL:
+                candidates.append((favour * survived, position, index))
     if not candidates:
         return Allocation(rows, [], [])
     candidates.sort()
+    times = cost.target_seconds(len(rows), first, len(candidates) + 1, context)
     pricing = _Pricing(rows, candidates, survivals, times, acceptance, cost)
     return Allocation(rows, candidates, pricing.options())
 
@@ -156,66 +160,79 @@ class _Pricing:
     ) -> None:
         self._num_rows = len(rows)
         self._expected, self._hopeful = times
-        self._cost = cost
+        self._draft = cost.draft
+        per_pass, per_token, per_row, per_context = cost.draft.coefficients
+        self._per_pass = per_pass
         doubts = [acceptance.doubt(row.source, row.match_length) for row in rows]
-        is_draft = [row.source == "draft" for row in rows]
-        # An investment, not a price of this step: spread over the steps it serves.
-        lags = [_catch_up_seconds(row, cost) / PAYBACK_STEPS for row in rows]
-        self._items = [
-            (
-                survivals[index][position],
-                1.0 + doubts[index][position],
-                position,
-                is_draft[index],
-                lags[index],
-                rows[index].context_length,
-            )
-            for _, position, index in candidates
+        # Catch-up is an investment, not a price of this step: spread over the steps it serves.
+        once = [
+            _catch_up_seconds(row, cost) / PAYBACK_STEPS
+            if row.source == "draft"
+            else cost.lookup_row_s
+            for row in rows
         ]
-        longest = max((item[2] + 1 for item in self._items if item[3]), default=0)
+        each = [
+            per_token + per_row + per_context * row.context_length if row.source == "draft" else 0.0
+            for row in rows
+        ]
+        self._items: list[_Item] = []
+        longest = 0
+        for _, position, index in candidates:
+            survival = survivals[index][position]
+            hoped = survival * (1.0 + doubts[index][position])
+            extra = 0.0 if position else once[index]
+            self._items.append((survival, hoped, position, each[index], extra))
+            if position >= longest and rows[index].source == "draft":
+                longest = position + 1
         # For one row the prefixes are the caps.
-        self._caps = range(1, longest + 1) if longest and len(rows) > 1 else [longest]
+        self._caps = [longest]
+        if longest and len(rows) > 1:
+            has_lookup = any(not seconds for seconds in each)
+            self._caps = list(range(0 if has_lookup else 1, longest + 1))
 
-    def options(self) -> list[Option]:
-        """Every prefix under every cap that reaches the cap and is not hopeless."""
-        result: list[Option] = []
+    def options(self) -> list[_Figures]:
+        """Every prefix under every cap that reaches the cap, as far as there is hope."""
+        result: list[_Figures] = []
+        best = 0.0
         for cap in self._caps:
-            self._walk(cap, result)
+            reached = self._walk(cap, result)
+            best = reached if reached > best else best
+            if reached < _HOPELESS * best:
+                break
         return result
 
-    def _walk(self, cap: int, result: list[Option]) -> None:
-        expected, hopeful = self._expected, self._hopeful
+    def _walk(self, cap: int, result: list[_Figures]) -> float:
+        """Add the prefixes under one cap and return their best gain."""
+        expected, hopeful, per_pass = self._expected, self._hopeful, self._per_pass
         plain = expected[0]
         scale = plain / self._num_rows
         emitted = hoped = float(self._num_rows)
-        count = draft_rows = row_passes = passes = context = lookup_rows = lookup_tokens = 0
-        catch_up = drafting = looking = best = 0.0
-        per_pass, per_token, per_row, per_context = self._cost.draft.coefficients
+        count = draft_rows = passes = 0
+        linear = fixed = drafting = best = 0.0
+        single = self._num_rows == 1
         ratio = 1.0
-        for survival, favour, position, is_draft, lag, row_context in self._items:
-            if is_draft:
+        for survival, hoped_survival, position, each, extra in self._items:
+            if each:
                 if position >= cap:
                     continue
                 if position == 0 or position >= passes:
                     draft_rows += position == 0
-                    catch_up += lag if position == 0 else 0.0
-                    passes = max(passes, position + 1)
-                    ratio = self._cost.draft.ratio(draft_rows, passes)
-                row_passes += 1
-                context += row_context
-                seconds = per_pass * passes + (per_token + per_row) * row_passes
-                drafting = catch_up + ratio * (seconds + per_context * context)
-            else:
-                lookup_rows += position == 0
-                lookup_tokens += 1
-                looking = self._cost.lookup_seconds(lookup_rows, lookup_tokens)
+                    passes = position + 1 if position >= passes else passes
+                    ratio = self._draft.ratio(draft_rows, passes)
+                linear += each
+                drafting = ratio * (per_pass * passes + linear)
+            fixed += extra
             count += 1
             emitted += survival
-            hoped += survival * favour
-            seconds = expected[count] + drafting + looking
+            hoped += hoped_survival
+            if passes < cap and not single:
+                continue  # the walk under the cap before has been here
+            seconds = expected[count] + drafting + fixed
             gain = emitted / seconds * scale
-            if gain < _HOPELESS * best:
-                return
-            best = gain if gain > best else best
-            hope = hoped / (hopeful[count] + drafting + looking) * scale
-            result.append(Option(count, cap, gain, hope, seconds / plain))
+            if gain > best:
+                best = gain
+            elif gain < _HOPELESS * best:
+                break
+            hope = hoped / (hopeful[count] + drafting + fixed) * scale
+            result.append((gain, hope, count, passes, seconds / plain))
+        return best

@@ -15,7 +15,8 @@ _SMALL_LAG = 3
 """Tokens a row may lag for its step still to tell what a pass costs."""
 _TARGET_PRIOR = CostPrior(0.02, 0.0008, 0.0002)
 _DRAFT_PRIOR = CostPrior(0.002, 0.0001, 0.0001)
-_LOOKUP_PRIOR = CostPrior(0.00005, 0.000002, 0.00002)
+_LOOKUP_ROW_S = 5e-5
+_LOOKUP_RATE = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,18 +44,18 @@ class CostModel:
     Args:
         target: Coefficients to start from: of a target step.
         draft: ... of one pass of the draft model.
-        lookup: ... of guessing by lookup for a whole batch.
+        lookup_row_s: Seconds of guessing by lookup for one row.
     """
 
     def __init__(
         self,
         target: CostPrior = _TARGET_PRIOR,
         draft: CostPrior = _DRAFT_PRIOR,
-        lookup: CostPrior = _LOOKUP_PRIOR,
+        lookup_row_s: float = _LOOKUP_ROW_S,
     ) -> None:
         self.target = TimeSurface(target, monotone=True)
         self.draft = TimeSurface(draft)
-        self.lookup = TimeSurface(lookup)
+        self.lookup_row_s = lookup_row_s
         self.catch_up_s = draft.per_token_s
         """Seconds for each token that a draft model must catch up on."""
         self._num_catch_ups = 0
@@ -92,18 +93,22 @@ class CostModel:
         known = 0.0  # expected seconds at the last measured size passed
         expected: list[float] = []
         hopeful: list[float] = []
+        right = points[0][0] if points else 0.0
         for tokens in range(first, first + count):
-            while index < len(points) and points[index][0] < tokens - 0.5:
-                position, ratio, _ = points[index]
-                known = (base + per_token * position) * ratio
+            while index < len(points) and right < tokens - 0.5:
+                known = (base + per_token * right) * points[index][1]
                 index += 1
+                right = points[index][0] if index < len(points) else 0.0
             seconds = (base + per_token * tokens) * between(points, index, tokens)
-            longest = seconds if seconds > longest else longest
+            if seconds > longest:
+                longest = seconds
             expected.append(longest)
-            spread = longest - known if 0.0 < known < longest else 0.0
-            if spread:
-                spread *= _OPTIMISM / max(1, surface.count(rows, tokens))
-            hopeful.append(longest - spread)
+            if 0.0 < known < longest:
+                tried = surface.count(rows, tokens)
+                spread = _OPTIMISM * (longest - known)
+                hopeful.append(longest - (spread / tried if tried > 1.0 else spread))
+            else:
+                hopeful.append(longest)
         return expected, hopeful
 
     def draft_seconds(self, rows: int, passes: int, row_passes: int, context: int) -> float:
@@ -140,12 +145,11 @@ class CostModel:
         limit = 4.0 * self.catch_up_s + 1e-9
         self.catch_up_s += rate * (min(limit, max(0.0, excess / lag)) - self.catch_up_s)
 
-    def lookup_seconds(self, rows: int, num_draft_tokens: int) -> float:
+    def lookup_seconds(self, rows: int) -> float:
         """Seconds of guessing by lookup for `rows` rows."""
-        fixed, per_token, per_row, _ = self.lookup.coefficients
-        return fixed + per_token * num_draft_tokens + per_row * rows if rows else 0.0
+        return self.lookup_row_s * rows
 
-    def observe_lookup(self, rows: int, num_draft_tokens: int, seconds: float) -> None:
-        """Learn what lookup took."""
-        features = (1.0, float(num_draft_tokens), float(rows), 0.0)
-        self.lookup.observe(features, rows, num_draft_tokens, seconds)
+    def observe_lookup(self, rows: int, seconds: float) -> None:
+        """Learn what lookup took; a pause of the interpreter may at most double the estimate."""
+        known = self.lookup_row_s
+        self.lookup_row_s += _LOOKUP_RATE * (min(2.0 * known, seconds / rows) - known)

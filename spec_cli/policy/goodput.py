@@ -153,19 +153,30 @@ class GoodputPolicy:
             if row.source == "draft" and row.max_draft_tokens
         ]  # fmt: skip
         if not reachable:
-            return tuple(lengths)
+            return self._try_lookup(lengths)
         index = self._reach(rows, reachable)
-        length = min(rows[index].max_draft_tokens, self._max_draft_tokens, _MAX_PROBE_TOKENS)
+        # One token tells most for its price; more of them only once the first was right.
+        length = _MAX_PROBE_TOKENS if probe.steps else 1
+        length = min(rows[index].max_draft_tokens, self._max_draft_tokens, length)
         price, length = self._probe_price(rows, index, length)
         if price > _MAX_PROBE_PRICE:
             probe.next_step = self._step + _PROBE_INTERVAL
             return tuple(lengths)
         if probe.steps == 0:
-            limit = min(_MAX_PROBE_INTERVAL, max(2 * _PROBE_INTERVAL, int(price / _PROBE_BUDGET)))
+            limit = min(_MAX_PROBE_INTERVAL, max(_PROBE_INTERVAL, int(price / _PROBE_BUDGET)))
             probe.interval = min(probe.interval, limit)
         probe.request_id = rows[index].request_id
         lengths[index] = length
         return tuple(lengths)
+
+    def _try_lookup(self, lengths: list[int]) -> tuple[int, ...]:
+        """One step of lookup that might pay: the shadow tells its acceptance, not its price."""
+        option = self._allocation.most_hopeful(or_none=False)
+        if option.hopeful < _ENTRY_GAIN:
+            return tuple(lengths)
+        interval = self._probe.interval
+        self._probe = _Probe(self._step + interval, min(_MAX_PROBE_INTERVAL, 2 * interval))
+        return self._allocation.lengths(option)
 
     def _reach(self, rows: tuple[RowOutlook, ...], reachable: list[int]) -> int:
         """The row with the least lag, or in turn those that cost next to nothing more.
@@ -234,7 +245,7 @@ class GoodputPolicy:
     def _observe_times(self, step: StepFinished) -> None:
         """Split a step's seconds between the target and whoever drafted."""
         tokens = step.num_prefill_tokens
-        context = lookup_rows = lookup_tokens = 0
+        context = lookup_rows = 0
         draft_rows = passes = lag = row_passes = draft_context = 0
         for row in step.rows:
             length = len(row.draft_token_ids)
@@ -244,7 +255,6 @@ class GoodputPolicy:
                 continue
             if row.source != "draft":
                 lookup_rows += 1
-                lookup_tokens += length
                 continue
             asked = self._asked.get(row.request_id)
             draft_rows += 1
@@ -258,10 +268,10 @@ class GoodputPolicy:
             target += step.times.propose_s
         cost.observe_target(len(step.rows), tokens, context, target)
         if draft_rows:
-            drafting = step.times.propose_s - cost.lookup_seconds(lookup_rows, lookup_tokens)
+            drafting = step.times.propose_s - cost.lookup_seconds(lookup_rows)
             cost.observe_draft(draft_rows, passes, row_passes, draft_context, lag, drafting)
         elif lookup_rows:
-            cost.observe_lookup(lookup_rows, lookup_tokens, step.times.propose_s)
+            cost.observe_lookup(lookup_rows, step.times.propose_s)
 
     def observe_shadow(
         self,

@@ -7,11 +7,14 @@ tokens, because real step times have knees and jumps (kernel changes) that no li
 """
 
 from dataclasses import dataclass
-from math import log2
+from math import exp2, log2, sqrt
 
 _EXACT_BUCKETS = 16
-_CELL_RATE = 0.05
-_DRIFT_RATE = 0.05
+_CELL_RATE = 0.04
+_HALF_LIFE = 128
+_DRIFT_RATE = 0.1
+_DRIFT_Z = 3.0
+_LEAST_DRIFT = 0.05
 _DRIFT_SAMPLES = 24
 _CLIP = 0.3
 """Farthest a sample may pull, as a part of the estimate: timings have outliers, mostly upward."""
@@ -52,7 +55,7 @@ def _bucket(count: int) -> int:
 class _Cell:
     """The measured time of nearly equal steps."""
 
-    __slots__ = ("count", "features", "first", "position", "seconds")
+    __slots__ = ("count", "features", "first", "last", "position", "seconds")
 
     def __init__(
         self, features: _Features, position: float, seconds: float, expected: float | None
@@ -63,6 +66,7 @@ class _Cell:
         # One sample may be an outlier: until there is a second it may not say much that is new.
         self.seconds = seconds if expected is None else _clip(seconds, expected, _FIRST_CLIP)
         self.count = 1
+        self.last = 0
 
     def add(self, features: _Features, position: float, seconds: float) -> None:
         """A median of the first samples, then a clipped moving mean."""
@@ -108,6 +112,8 @@ class TimeSurface:
         self._cells: dict[tuple[int, int], _Cell] = {}
         self._curves: dict[int, list[tuple[float, float, int]]] = {}
         self._drift = 1.0
+        self._error = 0.0
+        self._variance = 0.01
         self._num_samples = 0
 
     @property
@@ -116,10 +122,12 @@ class TimeSurface:
         fit, drift = self._fit, self._drift
         return (fit[0] * drift, fit[1] * drift, fit[2] * drift, fit[3] * drift)
 
-    def count(self, num_rows: int, position: int) -> int:
-        """Samples in the cell."""
+    def count(self, num_rows: int, position: int) -> float:
+        """Samples in the cell, fewer as they age."""
         cell = self._cells.get((_bucket(num_rows), _bucket(position)))
-        return 0 if cell is None else cell.count
+        if cell is None:
+            return 0.0
+        return cell.count * exp2((cell.last - self._num_samples) / _HALF_LIFE)
 
     def observe(self, features: _Features, num_rows: int, position: int, seconds: float) -> None:
         """Learn one measured time."""
@@ -128,21 +136,34 @@ class TimeSurface:
         key = (_bucket(num_rows), _bucket(position))
         cell = self._cells.get(key)
         if cell is None:
-            known = len(self._cells) > 1
+            known = bool(self._cells)
             expected = self.seconds(features, num_rows, position) / self._drift if known else None
             self._cells[key] = _Cell(features, position, seconds / self._drift, expected)
         else:
             if cell.count >= _DRIFT_SAMPLES:
                 expected = cell.seconds * self._model(features) / self._model(cell.features)
-                error = seconds / (expected * self._drift) - 1.0
-                self._drift *= 1.0 + _DRIFT_RATE * min(_CLIP, max(-_CLIP, error))
+                self._follow_drift(seconds / (expected * self._drift) - 1.0)
             cell.add(features, position, seconds / self._drift)
         self._num_samples += 1
+        self._cells[key].last = self._num_samples
         if cell is None or self._num_samples % _REFIT_INTERVAL == 0:
             self._refit()
             self._curves.clear()
         else:
             self._curves.pop(key[0], None)
+
+    def _follow_drift(self, error: float) -> None:
+        """Move the common factor once the errors of well-known cells agree that it has moved.
+
+        Less than that a cell keeps to itself: its own early error must not shift its neighbours.
+        """
+        error = _clip(1.0 + error, 1.0, _CLIP) - 1.0
+        self._error += _DRIFT_RATE * (error - self._error)
+        self._variance += _DRIFT_RATE * (error * error - self._variance)
+        chance = sqrt(self._variance * _DRIFT_RATE / (2.0 - _DRIFT_RATE))
+        if abs(self._error) > max(_LEAST_DRIFT, _DRIFT_Z * chance):
+            self._drift *= 1.0 + self._error
+            self._error = 0.0
 
     def _model(self, features: _Features) -> float:
         fit = self._fit

@@ -25,7 +25,7 @@ class Costs:
         knee: Tokens from which each costs `steep` more.
         jump_every, jump: A kernel change each so many tokens, and what it adds.
         draft: One pass of the draft model for one row; `draft_row`, `lag`: for a further row, for
-            a token to catch up on.
+            a token to catch up on; `lookup`: guessing for a row from its text.
         noise: Standard deviation of a measured time; `outliers`: how often one is far too long.
     """
 
@@ -40,6 +40,7 @@ class Costs:
     draft: float
     draft_row: float
     lag: float
+    lookup: float
     noise: float = 0.04
     outliers: float = 0.02
 
@@ -112,6 +113,7 @@ def random_costs(rng: Random) -> Costs:
         draft=10 ** rng.uniform(-2.0, -0.31),
         draft_row=rng.uniform(0.0, 0.02),
         lag=rng.uniform(0.0, 0.004),
+        lookup=rng.uniform(0.0, 0.01),
     )
 
 
@@ -202,7 +204,7 @@ class Simulation:
         costs = self.world.costs
         target = costs.target(rows, rows + sum(lengths), context)
         if self.world.source != "draft":
-            return target, 0.0
+            return target, costs.step_s * costs.lookup * sum(length > 0 for length in lengths)
         return target, costs.drafting(list(lengths), 0)
 
     def play(
@@ -220,7 +222,7 @@ class Simulation:
                     row.context_length,
                 )
             )  # fmt: skip
-            if length:
+            if length and row.source == "draft":
                 lag += max(0, self._lags[index] - 1)
             self._lags[index] = (
                 (2 if accepted == length else 1) if length else (self._lags[index] + 1)
