@@ -114,28 +114,49 @@ def find_on_hub(
     download: Download,
 ) -> ModelFiles:
     """Find one repository's files in the cache or on the hub; see `find_model`."""
-    if offline:
-        cached = cached_snapshot(repo, revision, cache_dir)
-        if cached is None:
-            wanted = f"revision {revision} of {repo}" if revision else repo
-            raise ModelUnavailableError(
-                f"{wanted} is not in the cache, and offline mode forbids to fetch it.",
-                hint="Run once without --offline (and without HF_HUB_OFFLINE).",
-            )
-        path = cached
-    else:
-        report(Stage("download", repo))
-        try:
-            path = download(repo, revision, cache_dir, report)
-        except SpecCliError:
-            raise
-        except Exception as error:
-            # The library's failures have no common class; each becomes one message here.
-            raise _explain(error, repo, revision) from error
+    path = (
+        _cached(repo, revision, cache_dir)
+        if offline
+        else _fetch(repo, revision, cache_dir, report, download)
+    )
     commit = path.name if _COMMIT.fullmatch(path.name) else revision
     files = ModelFiles(name=name, path=path, revision=commit, source="hub")
     check_folder(files, remote_names=() if offline else _unfetched_names(path, repo, commit))
     return files
+
+
+def _cached(repo: str, revision: str | None, cache_dir: Path | None) -> Path:
+    path = cached_snapshot(repo, revision, cache_dir)
+    if path is None:
+        wanted = f"revision {revision} of {repo}" if revision else repo
+        raise ModelUnavailableError(
+            f"{wanted} is not in the cache, and offline mode forbids to fetch it.",
+            hint="Run once without --offline (and without HF_HUB_OFFLINE).",
+        )
+    return path
+
+
+def _fetch(
+    repo: str,
+    revision: str | None,
+    cache_dir: Path | None,
+    report: ReportStage,
+    download: Download,
+) -> Path:
+    """Fetch a snapshot, or use the cached one where there is no connection."""
+    report(Stage("download", repo))
+    try:
+        return download(repo, revision, cache_dir, report)
+    except Exception as error:
+        # The library's failures have no common class; each becomes one message here.
+        if _status(error) is None:
+            # No answer at all. The library takes a cached copy only if it has the files that other
+            # programs had no use for as well; what is needed is checked by the caller.
+            cached = cached_snapshot(repo, revision, cache_dir)
+            if cached is not None:
+                report(Stage("download", f"{repo} (no connection; using the cached copy)"))
+                return cached
+        raise _explain(error, repo, revision) from error
 
 
 def cached_snapshot(repo: str, revision: str | None, cache_dir: Path | None) -> Path | None:

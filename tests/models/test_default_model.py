@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from spec_cli.core.errors import ModelUnavailableError
+from spec_cli.core.progress import Stage
 from spec_cli.models.checkpoint import ModelFiles
 from spec_cli.models.default_model import (
     SMOLLM2,
@@ -27,6 +28,7 @@ class Sources:
 
     Attributes:
         trouble: Why the hub cannot be reached, or None.
+        breaks: Whether downloads from the hub fail on the way.
         asked: Names of the sources that were used, in order.
     """
 
@@ -34,6 +36,7 @@ class Sources:
         self.model, self.wheel = build_package(folder / "index")
         self.cache = folder / "cache"
         self.trouble = trouble
+        self.breaks = False
         self.asked = []
 
     def ask_hub(self, repo):
@@ -42,6 +45,8 @@ class Sources:
 
     def download(self, repo, revision, cache_dir, report):
         self.asked.append(f"hub {revision}")
+        if self.breaks:
+            raise OSError("connection reset")
         root = cache_dir / "models--org--tiny"
         (root / "refs").mkdir(parents=True, exist_ok=True)
         (root / "refs" / "main").write_text(COMMIT)
@@ -82,7 +87,7 @@ def test_hub_comes_first(tmp_path):
 def test_package_stands_in(tmp_path):
     """Without the hub the package is used, which is said; the result is named by its hash."""
     sources = Sources(tmp_path, trouble="no route")
-    stages = []
+    stages: list[Stage] = []
 
     found = sources.find(report=stages.append)
 
@@ -107,11 +112,7 @@ def test_source_is_not_switched(tmp_path):
 def test_failed_hub_download_falls_back(tmp_path):
     """A hub that answers but cannot deliver is replaced as well."""
     sources = Sources(tmp_path)
-
-    def fail(*args):
-        raise OSError("connection reset")
-
-    sources.download = fail
+    sources.breaks = True
 
     assert sources.find().source == "pypi"
 
@@ -148,11 +149,7 @@ def test_revision_is_the_hubs(tmp_path):
     sources = Sources(tmp_path, trouble="no route")
     assert sources.find(revision="v1").source == "hub"
     assert sources.asked == ["hub v1"]
-
-    def fail(*args):
-        raise OSError("connection reset")
-
-    sources.download = fail
+    sources.breaks = True
     with pytest.raises(ModelUnavailableError, match="connection reset"):
         sources.find(revision="v1")
 

@@ -8,7 +8,7 @@ from spec_cli.models.download_progress import progress_class
 
 def test_bytes_are_reported(capsys):
     """The library's bar of written bytes becomes reports, and nothing is drawn."""
-    stages = []
+    stages: list[Stage] = []
     bars = progress_class("org/name", stages.append)
 
     bar = _create_progress_bar(
@@ -31,7 +31,7 @@ def test_bytes_are_reported(capsys):
 
 def test_other_bars_are_not_reported():
     """Counts of files and of bytes on the wire would make the figures jump; they are not told."""
-    stages = []
+    stages: list[Stage] = []
     bars = progress_class("org/name", stages.append)
 
     wire = _create_progress_bar(cls=bars, log_level=0, desc="Downloading bytes", total=9, unit="B")
@@ -45,7 +45,7 @@ def test_other_bars_are_not_reported():
 
 def test_threads_lose_no_bytes():
     """Bytes counted by several threads at once all count."""
-    stages = []
+    stages: list[Stage] = []
     bar = progress_class("org/name", stages.append)(unit="B", total=4000)
 
     with ThreadPoolExecutor(8) as pool:

@@ -6,6 +6,7 @@ import pytest
 from huggingface_hub import errors
 
 from spec_cli.core.errors import ModelUnavailableError, UsageError
+from spec_cli.core.progress import Stage
 from spec_cli.models.hub import find_model, split_revision
 from tests.models.model_folders import ignore, save_model, write_gguf
 
@@ -137,7 +138,7 @@ def test_o04_revisions_stay_apart(online, snapshot):
 
 def test_download_is_reported_and_pinned(online, snapshot):
     """A download is announced, and the commit that came is in the result."""
-    stages = []
+    stages: list[Stage] = []
 
     found = find_model("org/name", report=stages.append, download=Recorder(snapshot))
 
@@ -202,6 +203,25 @@ def test_failed_downloads_have_one_message(online, error, message, hint):
 
     assert "org/name" in str(caught.value)
     assert hint in str(caught.value.hint)
+
+
+def test_cached_copy_without_connection(online, tmp_path, snapshot):
+    """Without a connection a cached model is used and that is said; a refusal is still an error."""
+    cache = cached(tmp_path, snapshot)
+    stages: list[Stage] = []
+
+    found = find_model(
+        "some/model",
+        cache_dir=cache,
+        report=stages.append,
+        download=failing(httpx2.ConnectError("no route")),
+    )
+
+    assert found.revision == COMMIT
+    assert "cached copy" in stages[-1].what
+    gated = failing(errors.GatedRepoError("x", response=answer(403)))
+    with pytest.raises(ModelUnavailableError, match="gated"):
+        find_model("some/model", cache_dir=cache, report=ignore, download=gated)
 
 
 def test_real_download_without_network(monkeypatch, tmp_path):

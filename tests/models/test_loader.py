@@ -9,7 +9,8 @@ from spec_cli.core.errors import (
     ModelUnavailableError,
     UntrustedCodeError,
 )
-from spec_cli.models import loader, memory
+from spec_cli.core.progress import Stage
+from spec_cli.models import memory
 from spec_cli.models.checkpoint import ModelFiles
 from spec_cli.models.loader import LoadOptions, cache_support, load_model
 from tests.models.model_folders import edit_json, ignore, llama_config, save_model, write_gguf
@@ -29,7 +30,7 @@ def logits(model):
 def test_loads_what_was_saved(tmp_path):
     """A model is loaded ready to run, with the numbers it was saved with, and says where."""
     save_model(tmp_path)
-    stages = []
+    stages: list[Stage] = []
 
     loaded = load_model(files(tmp_path), FP32, stages.append)
 
@@ -39,7 +40,8 @@ def test_loads_what_was_saved(tmp_path):
     assert not any(weight.requires_grad for weight in loaded.model.parameters())
     assert loaded.model.config._attn_implementation == "sdpa"
     assert (loaded.dtype, loaded.device) == (torch.float32, torch.device("cpu"))
-    assert (loaded.end_token_ids, loaded.context_length, loaded.notices) == ({2}, 64, ())
+    assert loaded.end_token_ids == {2}
+    assert (loaded.context_length, loaded.notices) == (64, ())
     tensors = [*loaded.model.parameters(), *loaded.model.buffers()]
     assert loaded.num_bytes == sum(4 * tensor.numel() for tensor in tensors)
     assert [(stage.stage, stage.what) for stage in stages] == [("load", "some/model")]
@@ -120,7 +122,7 @@ def test_too_little_memory_is_refused_before_loading(tmp_path, monkeypatch):
     """Weights that do not fit are refused with both amounts, before they are read."""
     save_model(tmp_path)
     monkeypatch.setattr(memory, "free_memory", lambda device: 1000)
-    stages = []
+    stages: list[Stage] = []
 
     with pytest.raises(InsufficientMemoryError, match=r"float32: need 0\.0 MB") as caught:
         load_model(files(tmp_path), FP32, stages.append)
@@ -139,7 +141,7 @@ def test_failures_while_loading_are_told_apart(tmp_path, monkeypatch, error):
     def fail(*args, **kwargs):
         raise error
 
-    monkeypatch.setattr(loader.AutoModelForCausalLM, "from_pretrained", fail)
+    monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", fail)
     expected = ModelUnavailableError if str(error) == "x" else InsufficientMemoryError
 
     with pytest.raises(expected, match="some/model"):

