@@ -4,13 +4,16 @@ Each is a `TimeSurface` (surface.py): TurboSpec's linear model (Liu et al. 2024,
 section 4) under a table of measured cells.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from spec_cli.core.events import StepFinished
 from spec_cli.policy.surface import CostPrior, TimeSurface, between
 
 _OPTIMISM = 0.5
+_DRAFT_LINE_WEIGHT = 6.0
+"""Passes are alike, so the line says more of them than of the target's kernels."""
 _SMALL_LAG = 3
 """Tokens a row may lag for its step still to tell what a pass costs."""
 _TARGET_PRIOR = CostPrior(0.02, 0.0008, 0.0002)
@@ -54,7 +57,7 @@ class CostModel:
         lookup_row_s: float = _LOOKUP_ROW_S,
     ) -> None:
         self.target = TimeSurface(target, monotone=True)
-        self.draft = TimeSurface(draft)
+        self.draft = TimeSurface(draft, line_weight=_DRAFT_LINE_WEIGHT)
         self.lookup_row_s = lookup_row_s
         self.catch_up_s = draft.per_token_s
         """Seconds for each token that a draft model must catch up on."""
@@ -74,6 +77,40 @@ class CostModel:
         """Learn a target step of `tokens` packed tokens, prefill included."""
         features = (1.0, float(tokens), float(rows), float(context))
         self.target.observe(features, rows, tokens, seconds)
+
+    def observe_step(self, step: StepFinished, lags: Mapping[str, int]) -> None:
+        """Split a step's seconds between the target and whoever drafted, and learn both.
+
+        Args:
+            step: The finished step.
+            lags: By request, the tokens its draft model had to catch up on before it.
+        """
+        tokens = step.num_prefill_tokens
+        context = lookup_rows = 0
+        draft_rows = passes = lag = row_passes = draft_context = 0
+        for row in step.rows:
+            length = len(row.draft_token_ids)
+            tokens += 1 + length
+            context += row.context_length
+            if not length:
+                continue
+            if row.source != "draft":
+                lookup_rows += 1
+                continue
+            draft_rows += 1
+            passes = max(passes, length)
+            row_passes += length
+            lag += max(0, lags.get(row.request_id, 0) - 1)
+            draft_context += length * row.context_length
+        target = step.times.forward_s + step.times.verify_s + step.times.other_s
+        if not draft_rows and not lookup_rows:
+            target += step.times.propose_s
+        self.observe_target(len(step.rows), tokens, context, target)
+        if draft_rows:
+            drafting = step.times.propose_s - self.lookup_seconds(lookup_rows)
+            self.observe_draft(draft_rows, passes, row_passes, draft_context, lag, drafting)
+        elif lookup_rows:
+            self.observe_lookup(lookup_rows, step.times.propose_s)
 
     def target_seconds(
         self, rows: int, first: int, count: int, context: int

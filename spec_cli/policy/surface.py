@@ -101,9 +101,13 @@ class TimeSurface:
     Args:
         prior: Coefficients to start from.
         monotone: Whether more tokens (the second feature and the axis) never take less time.
+        line_weight: Samples of a cell that the fitted line is worth.
     """
 
-    def __init__(self, prior: CostPrior, *, monotone: bool = False) -> None:
+    def __init__(
+        self, prior: CostPrior, *, monotone: bool = False, line_weight: float = 0.5
+    ) -> None:
+        self._line_weight = line_weight
         self._monotone = monotone
         self._prior = (
             prior.fixed_s, prior.per_token_s, prior.per_row_s, prior.per_context_token_s,
@@ -114,7 +118,8 @@ class TimeSurface:
         self._drift = 1.0
         self._error = 0.0
         self._variance = 0.01
-        self._num_samples = 0
+        self.num_samples = 0
+        """Times learnt."""
 
     @property
     def coefficients(self) -> _Features:
@@ -127,7 +132,7 @@ class TimeSurface:
         cell = self._cells.get((_bucket(num_rows), _bucket(position)))
         if cell is None:
             return 0.0
-        return cell.count * exp2((cell.last - self._num_samples) / _HALF_LIFE)
+        return cell.count * exp2((cell.last - self.num_samples) / _HALF_LIFE)
 
     def observe(self, features: _Features, num_rows: int, position: int, seconds: float) -> None:
         """Learn one measured time."""
@@ -144,9 +149,9 @@ class TimeSurface:
                 expected = cell.seconds * self._model(features) / self._model(cell.features)
                 self._follow_drift(seconds / (expected * self._drift) - 1.0)
             cell.add(features, position, seconds / self._drift)
-        self._num_samples += 1
-        self._cells[key].last = self._num_samples
-        if cell is None or self._num_samples % _REFIT_INTERVAL == 0:
+        self.num_samples += 1
+        self._cells[key].last = self.num_samples
+        if cell is None or self.num_samples % _REFIT_INTERVAL == 0:
             self._refit()
             self._curves.clear()
         else:
@@ -211,11 +216,12 @@ class TimeSurface:
         if curve is None:
             cells = [cell for key, cell in self._cells.items() if key[0] == rows]
             cells.sort(key=lambda cell: cell.position)
+            line = self._line_weight
             curve = [
                 (
                     cell.position,
-                    (cell.count * cell.seconds / self._model(cell.features) + 0.5)
-                    / (cell.count + 0.5),
+                    (cell.count * cell.seconds / self._model(cell.features) + line)
+                    / (cell.count + line),
                     cell.count,
                 )
                 for cell in cells
@@ -258,7 +264,7 @@ class TimeSurface:
     @property
     def is_measured(self) -> bool:
         """Whether any time was learnt."""
-        return bool(self._cells)
+        return bool(self.num_samples)
 
     def ratio(self, num_rows: int, position: float) -> float:
         """The curve between its points by straight lines, and level beyond its ends."""
