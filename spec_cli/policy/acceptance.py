@@ -32,6 +32,9 @@ _ROW_FADE = 0.99
 """Per step without a draft: a row left out for its bad luck is tried again in time."""
 _ROW_WEIGHT = 4.0
 _TABLE_WEIGHT = 8.0
+_PAUSED_FADE = 0.98
+"""Per step of a pause, so that a few probes can speak against what came before it."""
+_LEAST_TRIES = 6.0
 _WINDOW = 48
 _DRAFT_PRIOR = 0.6
 _LOOKUP_PRIORS = (0.3, 0.3, 0.45, 0.6, 0.75, 0.85)
@@ -107,6 +110,13 @@ class _Pool:
         self.hazards = self._estimate()
         self.doubt = self._doubt()
 
+    def fade(self) -> None:
+        """Weigh the past less, but keep what it says: only new trials move the estimate."""
+        if self._tries[0] > _LEAST_TRIES:
+            self._tries = [tries * _PAUSED_FADE for tries in self._tries]
+            self._hits = [hits * _PAUSED_FADE for hits in self._hits]
+            self.doubt = self._doubt()
+
     def _follow_change(self) -> None:
         """Drop the past and shift the estimate when the last trials contradict it.
 
@@ -152,16 +162,16 @@ class _Row:
             self.expected = self.expected * _ROW_DECAY + hazard
             self.variance = self.variance * _ROW_DECAY**2 + hazard * (1.0 - hazard)
 
-    def fade(self) -> None:
+    def fade(self, part: float) -> None:
         """Weigh the past less."""
-        self.trials *= _ROW_FADE
-        self.hits *= _ROW_FADE
-        self.expected *= _ROW_FADE
-        self.variance *= _ROW_FADE**2
+        self.trials *= part
+        self.hits *= part
+        self.expected *= part
+        self.variance *= part * part
         for table in self.tables.values():
             for counts in table:
                 for position, count in enumerate(counts):
-                    counts[position] = count * _ROW_FADE
+                    counts[position] = count * part
 
     def odds_ratio(self) -> float:
         """1 unless the row differs from its pool by more than chance explains.
@@ -268,10 +278,15 @@ class AcceptanceModel:
         row = self._rows.get(request_id, {}).get(source)
         return _ROW_DOUBT / sqrt(1.0 + (row.trials if row is not None else 0.0))
 
-    def fade(self, request_id: str) -> None:
+    def fade(self, request_id: str, *, is_paused: bool) -> None:
         """Trust a row's own history less: it was not asked for a draft in this step."""
         for row in self._rows.get(request_id, {}).values():
-            row.fade()
+            row.fade(_PAUSED_FADE if is_paused else _ROW_FADE)
+
+    def fade_pool(self, source: DraftSource) -> None:
+        """Trust what all rows taught less: a step of a pause went by, and texts change."""
+        if (source, 0) in self._pools:
+            self._pools[source, 0].fade()
 
     def recent_counts(self) -> tuple[int, int]:
         """Accepted and judged draft tokens of the last drafts of every source."""

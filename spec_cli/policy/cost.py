@@ -12,6 +12,7 @@ from spec_cli.core.events import StepFinished
 from spec_cli.policy.surface import CostPrior, TimeSurface, between
 
 _OPTIMISM = 0.5
+_UNIT = (1.0, 1.0, 1.0, 0.0)
 _DRAFT_LINE_WEIGHT = 6.0
 """Passes are alike, so the line says more of them than of the target's kernels."""
 _SMALL_LAG = 3
@@ -46,17 +47,20 @@ class CostModel:
 
     Args:
         target: Coefficients to start from: of a target step.
-        draft: ... of one pass of the draft model.
+        draft: ... of one pass of the draft model; without it, a tenth of the target's, whose
+            measured times then set the scale.
         lookup_row_s: Seconds of guessing by lookup for one row.
     """
 
     def __init__(
         self,
         target: CostPrior = _TARGET_PRIOR,
-        draft: CostPrior = _DRAFT_PRIOR,
+        draft: CostPrior | None = None,
         lookup_row_s: float = _LOOKUP_ROW_S,
     ) -> None:
         self.target = TimeSurface(target, monotone=True)
+        self._is_draft_relative = draft is None
+        draft = draft or _DRAFT_PRIOR
         self.draft = TimeSurface(draft, line_weight=_DRAFT_LINE_WEIGHT)
         self.lookup_row_s = lookup_row_s
         self.catch_up_s = draft.per_token_s
@@ -76,7 +80,12 @@ class CostModel:
     def observe_target(self, rows: int, tokens: int, context: int, seconds: float) -> None:
         """Learn a target step of `tokens` packed tokens, prefill included."""
         features = (1.0, float(tokens), float(rows), float(context))
+        before = self.target.seconds(_UNIT, 1, 1)
         self.target.observe(features, rows, tokens, seconds)
+        if self._is_draft_relative and not self.draft.is_measured:
+            scale = self.target.seconds(_UNIT, 1, 1) / before
+            self.draft.scale_prior(_UNIT, self.draft.seconds(_UNIT, 1, 1) * scale)
+            self.catch_up_s *= scale
 
     def observe_step(self, step: StepFinished, lags: Mapping[str, int]) -> None:
         """Split a step's seconds between the target and whoever drafted, and learn both.

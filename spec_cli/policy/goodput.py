@@ -150,7 +150,9 @@ class GoodputPolicy:
                     self._prober.judge(self._step, row.num_judged, row.num_accepted)
                     self._state = None
             elif row.source == "draft":
-                self.acceptance.fade(row.request_id)
+                self.acceptance.fade(row.request_id, is_paused=not self._on)
+        if not self._on:
+            self.acceptance.fade_pool("draft")
         if step.rows:
             lags = {name: row.num_lag_tokens for name, row in self._asked.items()}
             self.cost.observe_step(step, lags)

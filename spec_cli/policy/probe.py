@@ -75,6 +75,7 @@ class Prober:
         if self._num_steps == 0:
             affordable = max(PROBE_INTERVAL, int(price / _BUDGET))
             self._interval = min(self._interval, affordable, MAX_PROBE_INTERVAL)
+            self._set_break_even(rows, len(reachable), cost)
         self.request_id = rows[index].request_id
         lengths[index] = length
         return tuple(lengths)
@@ -108,9 +109,15 @@ class Prober:
             value = emitted / (target[0] / len(rows) + added)
             if value > best:
                 best, length, price = value, count, added / target[0]
-        self._break_even = price * len(rows) / length
         lag = max(0, row.num_lag_tokens - 1)
         return price + lag * cost.catch_up_s / target[0], length
+
+    def _set_break_even(self, rows: tuple[RowOutlook, ...], count: int, cost: CostModel) -> None:
+        """Acceptance at which one token for each row of a draft model pays: they share a pass."""
+        context = sum(row.context_length for row in rows)
+        target, _ = cost.target_seconds(len(rows), len(rows), count + 1, context)
+        added = target[count] - target[0] + cost.draft_seconds(count, 1, count, context)
+        self._break_even = min(1.0, added / target[0] * len(rows) / count)
 
     def judge(self, step: int, num_judged: int, num_accepted: int) -> None:
         """Go on while the probe looks promising, else wait longer than last time."""

@@ -258,7 +258,7 @@ class TimeSurface:
         """Before anything was measured, take the prior's size from an impure time."""
         if not self._cells:
             scale = seconds / self._model(features)
-            fit = self._prior
+            fit = self._fit
             self._fit = (fit[0] * scale, fit[1] * scale, fit[2] * scale, fit[3] * scale)
 
     @property

@@ -4,7 +4,7 @@ Goodput is computed from expectations, the true survival and the true seconds of
 chose, never from the sampled outcome: chance enters only through what the policy gets to see.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from random import Random
 
 from spec_cli.core.events import RowStep, SpeculationState, StepFinished, StepTimes
@@ -158,7 +158,7 @@ class Simulation:
         self._rng = Random(seed + 7919)
         self._lags = [200] * len(world.texts)
 
-    def resize(self, world: World) -> None:
+    def change(self, world: World) -> None:
         """Go on with other texts, another number of rows or other costs."""
         kept = self._lags[: len(world.texts)]
         self._lags = kept + [200] * (len(world.texts) - len(kept))
@@ -244,28 +244,49 @@ class Simulation:
         tokens, seconds = self.value(situation, lengths)
         return tokens, seconds + catch_up
 
-    def best(self, situation: Situation) -> tuple[float, tuple[int, ...]]:
-        """The best goodput of the step and the lengths that have it, from the truth.
+    def best(self, situation: Situation, *, least: int = 0) -> tuple[int, ...]:
+        """The lengths with the best goodput of the step, `least` draft tokens or more.
 
         For every cap on the draft length the tokens are taken in order of survival: exact, since
-        with the cap given a step's seconds depend on how many there are.
+        with the cap given a step's seconds depend on how many there are (a draft model's pass
+        costs a little more with each row, which moves nothing that a test could see).
         """
-        caps = range(MAX_DRAFT_TOKENS + 1) if self.world.source == "draft" else (MAX_DRAFT_TOKENS,)
-        best = (0.0, (0,) * len(situation.rows))
-        for cap in caps:
+        rows = len(situation.rows)
+        context = sum(row.context_length for row in situation.rows)
+        costs = self.world.costs
+        target = [
+            costs.target(rows, rows + count, context)
+            for count in range(rows * MAX_DRAFT_TOKENS + 1)
+        ]
+        is_draft = self.world.source == "draft"
+        best, best_lengths = 0.0, (0,) * rows
+        for cap in range(MAX_DRAFT_TOKENS + 1) if is_draft else (MAX_DRAFT_TOKENS,):
             order = sorted(
                 (-s, i, r)
                 for r, survival in enumerate(situation.survival)
                 for i, s in enumerate(survival[:cap])
             )
-            lengths = [0] * len(situation.rows)
-            for chosen in [None, *order]:
-                if chosen is not None:
-                    lengths[chosen[2]] += 1
-                tokens, seconds = self.value(situation, tuple(lengths))
-                if tokens / seconds > best[0]:
-                    best = (tokens / seconds, tuple(lengths))
-        return best
+            lengths = [0] * rows
+            tokens, found = float(rows), -1
+            for count in range(len(order) + 1):
+                if count:
+                    minus_s, _, row = order[count - 1]
+                    tokens -= minus_s
+                    lengths[row] += 1
+                if count < least:
+                    continue
+                if is_draft:
+                    drafting = costs.drafting(lengths, 0)
+                else:
+                    drafting = costs.step_s * costs.lookup * sum(n > 0 for n in lengths)
+                if tokens / (target[count] + drafting) > best:
+                    best, found = tokens / (target[count] + drafting), count
+            if found >= 0:
+                lengths = [0] * rows
+                for _, _, row in order[:found]:
+                    lengths[row] += 1
+                best_lengths = tuple(lengths)
+        return best_lengths
 
 
 def _survival(hazards: tuple[float, ...]) -> tuple[float, ...]:
@@ -280,8 +301,3 @@ def _survival(hazards: tuple[float, ...]) -> tuple[float, ...]:
 def _sample(survival: tuple[float, ...], length: int, rng: Random) -> int:
     draw = rng.random()
     return sum(draw < s for s in survival[:length])
-
-
-def with_texts(world: World, texts: tuple[Text, ...]) -> World:
-    """The same costs, other texts."""
-    return replace(world, texts=texts)
