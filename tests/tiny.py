@@ -1,6 +1,8 @@
 """Tiny random models of real classes, and their answers by transformers' own generate()."""
 
 import copy
+import functools
+import random
 
 import torch
 from transformers import (
@@ -26,6 +28,9 @@ VOCAB = 64
 CONTEXT = 256
 WINDOW = 8
 
+# Sharing out a product of a few thousand weights takes five times as long as computing it.
+torch.set_num_threads(1)
+
 
 def config(family: str) -> PretrainedConfig:
     """A configuration of a few thousand weights; the spread makes near-ties unlikely."""
@@ -42,7 +47,13 @@ def config(family: str) -> PretrainedConfig:
         "eos_token_id": 2,
         "pad_token_id": 0,
     }
-    gemma = {"head_dim": 8, "query_pre_attn_scalar": 8, "sliding_window": WINDOW}
+    # Tied to its scaled embeddings, a random Gemma repeats its last token for ever.
+    gemma = {
+        "head_dim": 8,
+        "query_pre_attn_scalar": 8,
+        "sliding_window": WINDOW,
+        "tie_word_embeddings": False,
+    }
     experts = {"num_experts_per_tok": 2}
     makers = {
         "llama": lambda: LlamaConfig(**shape),
@@ -141,3 +152,37 @@ def reference(model: PreTrainedModel, prompt: list[int], num_tokens: int) -> lis
     gap = float((top[:, 0] - top[:, 1]).min())
     assert gap >= 1e-4, f"a near-tie in the reference: top-2 gap {gap:.1e}"
     return output.sequences[0, len(prompt) :].tolist()
+
+
+def prompt(index: int) -> tuple[int, ...]:
+    """A fixed random prompt; the first eight are of unequal lengths."""
+    rng = random.Random(index)
+    length = (2, 30, 9, 1, 17, 12, 5, 23)[index % 8]
+    return tuple(rng.randrange(3, VOCAB) for _ in range(length))
+
+
+@functools.cache
+def plain(family: str) -> PreTrainedModel:
+    """A model of a family, as transformers run it."""
+    return build(family)
+
+
+@functools.cache
+def slotted(family: str, kind: str = "target") -> PreTrainedModel:
+    """A model for a ModelRunner, which replaces its attention.
+
+    Args:
+        family: One of `FAMILIES`.
+        kind: `target`; or a draft for it: `random` (another model), `itself`, `noisy`.
+    """
+    if kind == "random":
+        return build(family, seed=7)
+    if kind == "noisy":
+        return noisy_copy(plain(family), 0.02)
+    return copy.deepcopy(plain(family))
+
+
+@functools.cache
+def expected(family: str, prompt_index: int, num_tokens: int) -> tuple[int, ...]:
+    """What transformers' generate() says to a prompt, computed once."""
+    return tuple(reference(plain(family), list(prompt(prompt_index)), num_tokens))
