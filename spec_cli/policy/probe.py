@@ -10,6 +10,8 @@ from spec_cli.policy.cost import CostModel
 
 PROBE_INTERVAL = 16
 MAX_PROBE_INTERVAL = 48
+_LONG_INTERVAL = 72
+"""Steps after a probe of several steps that came to nothing in the end."""
 PROBE_BURST = 4
 _BUDGET = 0.01
 """Part of the time that probes may take once they have backed off."""
@@ -30,6 +32,8 @@ class Prober:
         self._num_steps = 0
         self._num_accepted = 0
         self._num_judged = 0
+        self._num_rows = 1
+        self._spent = 0.0
         self._break_even = 0.0
         self._turn = 0
         self.request_id: str | None = None
@@ -43,6 +47,7 @@ class Prober:
         self._next_step = next_step
         self._interval = interval
         self._num_steps = self._num_accepted = self._num_judged = 0
+        self._spent = 0.0
 
     def is_due(self, step: int) -> bool:
         """Whether a probe may start or is under way."""
@@ -72,9 +77,9 @@ class Prober:
         if price > _MAX_PRICE:
             self._begin(step + PROBE_INTERVAL, self._interval)
             return tuple(lengths)
+        self._spent += price
+        self._num_rows = len(rows)
         if self._num_steps == 0:
-            affordable = max(PROBE_INTERVAL, int(price / _BUDGET))
-            self._interval = min(self._interval, affordable, MAX_PROBE_INTERVAL)
             self._set_break_even(rows, len(reachable), cost)
         self.request_id = rows[index].request_id
         lengths[index] = length
@@ -126,7 +131,10 @@ class Prober:
         self._num_judged += num_judged
         self._num_accepted += num_accepted
         promising = self._num_accepted >= max(1.0, self._break_even * self._num_judged)
-        if not promising:
-            self.wait(step)
-        elif self._num_steps >= PROBE_BURST:
-            self._begin(step + self._interval, self._interval)
+        if promising and self._num_steps < PROBE_BURST:
+            return
+        # What was accepted pays its part: a token is worth the row's share of a step.
+        net = self._spent - self._num_accepted / self._num_rows
+        longest = MAX_PROBE_INTERVAL if self._num_steps == 1 else _LONG_INTERVAL
+        interval = max(PROBE_INTERVAL, min(longest, int(net / _BUDGET), 2 * self._interval))
+        self._begin(step + interval, interval)

@@ -39,6 +39,7 @@ class Run:
         worst_window: The same for the worst 100 steps.
         of_fixed: To the best fixed k in hindsight.
         of_none: To no speculation.
+        best: Of the best allocation, to no speculation.
         drafting: Of the best allocation that drafts at all, to no speculation.
         paused: Part of the steps in which it was paused.
         switches: Steps of its changes of mode.
@@ -48,6 +49,7 @@ class Run:
     worst_window: float
     of_fixed: float
     of_none: float
+    best: float
     drafting: float
     paused: float
     switches: tuple[int, ...]
@@ -107,6 +109,7 @@ def run(seed: int) -> Run:
         worst_window=min(mine.goodput / theirs.goodput for mine, theirs in windows),
         of_fixed=own.goodput / max(tally.goodput for tally in fixed),
         of_none=own.goodput / fixed[0].goodput,
+        best=best.goodput / fixed[0].goodput,
         drafting=least.goodput / fixed[0].goodput,
         paused=1.0 - sum(modes[_LEARN:]) / (_STEPS - _LEARN),
         switches=tuple(i for i in range(1, _STEPS) if modes[i] != modes[i - 1]),
@@ -176,7 +179,8 @@ def test_goodput_is_that_of_the_best_fixed_k() -> None:
 
 def test_it_is_off_where_drafting_cannot_pay() -> None:
     """Where no allocation reaches 98 % of no speculation it is paused and costs under 2 %."""
-    hopeless = [run(seed) for seed in _SEEDS if run(seed).drafting < 0.98]
+    runs = [run(seed) for seed in _SEEDS]
+    hopeless = [one for one in runs if one.drafting < 0.98 and one.best < 1.002]
     assert len(hopeless) >= 10
     assert all(one.paused >= 0.9 for one in hopeless)
     assert all(one.of_none >= 0.98 for one in hopeless)
