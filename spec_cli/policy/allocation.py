@@ -114,12 +114,13 @@ def allocate(
     first = len(rows) + num_prefill_tokens
     candidates: list[Candidate] = []
     survivals: list[list[float]] = []
+    plain = 0.0
     for index, row in enumerate(rows):
         length = min(row.max_draft_tokens, max_draft_tokens)
         survival = acceptance.survival(row.source, row.request_id, row.match_length, length)
         survivals.append(survival)
         if row.num_lag_tokens > 2:
-            plain = cost.target_seconds(len(rows), first, 1, context)[0][0]
+            plain = plain or cost.target_seconds(len(rows), first, 1, context)[0][0]
             if not _pays_back(row, survival, plain / len(rows), cost):
                 continue
         favour = -1.0
@@ -175,6 +176,7 @@ class _Pricing:
             per_token + per_row + per_context * row.context_length if row.source == "draft" else 0.0
             for row in rows
         ]
+        self._ratios: dict[int, float] = {}
         self._items: list[_Item] = []
         longest = 0
         for _, position, index in candidates:
@@ -211,6 +213,7 @@ class _Pricing:
         linear = fixed = drafting = best = 0.0
         single = self._num_rows == 1
         ratio = 1.0
+        ratios = self._ratios
         for survival, hoped_survival, position, each, extra in self._items:
             if each:
                 if position >= cap:
@@ -218,7 +221,10 @@ class _Pricing:
                 if position == 0 or position >= passes:
                     draft_rows += position == 0
                     passes = position + 1 if position >= passes else passes
-                    ratio = self._draft.ratio(draft_rows, passes)
+                    key = draft_rows * 64 + passes
+                    ratio = ratios.get(key, 0.0)
+                    if not ratio:
+                        ratio = ratios[key] = self._draft.ratio(draft_rows, passes)
                 linear += each
                 drafting = ratio * (per_pass * passes + linear)
             fixed += extra

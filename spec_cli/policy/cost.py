@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from spec_cli.core.events import StepFinished
-from spec_cli.policy.surface import CostPrior, TimeSurface, between
+from spec_cli.policy.surface import CostPrior, TimeSurface
 
 _OPTIMISM = 0.5
 _UNIT = (1.0, 1.0, 1.0, 0.0)
@@ -135,24 +135,35 @@ class CostModel:
         base = fixed + per_row * rows + per_context * context
         points = surface.curve(rows)
         index = 0
-        longest = 0.0
+        left, left_ratio = 0.0, 1.0
+        right, right_ratio, tried = points[0] if points else (0.0, 1.0, 0.0)
+        slope = longest = 0.0
         known = 0.0  # expected seconds at the last measured size passed
         expected: list[float] = []
         hopeful: list[float] = []
-        right = points[0][0] if points else 0.0
         for tokens in range(first, first + count):
             while index < len(points) and right < tokens - 0.5:
-                known = (base + per_token * right) * points[index][1]
+                known = (base + per_token * right) * right_ratio
+                left, left_ratio, slope = right, right_ratio, 0.0
                 index += 1
-                right = points[index][0] if index < len(points) else 0.0
-            seconds = (base + per_token * tokens) * between(points, index, tokens)
+                if index < len(points):
+                    right, right_ratio, tried = points[index]
+                    slope = (right_ratio - left_ratio) / (right - left)
+                else:
+                    tried = 0.0
+            if index and right > tokens:
+                ratio = left_ratio + slope * (tokens - left)
+            else:
+                ratio = right_ratio
+            seconds = (base + per_token * tokens) * ratio
             if seconds > longest:
                 longest = seconds
             expected.append(longest)
             if 0.0 < known < longest:
-                tried = surface.count(rows, tokens)
                 spread = _OPTIMISM * (longest - known)
-                hopeful.append(longest - (spread / tried if tried > 1.0 else spread))
+                if tried > 1.0 and right - tokens <= 0.1 * tokens:
+                    spread /= tried
+                hopeful.append(longest - spread)
             else:
                 hopeful.append(longest)
         return expected, hopeful

@@ -7,6 +7,7 @@ tokens, because real step times have knees and jumps (kernel changes) that no li
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 from math import exp2, log2, sqrt
 
 _EXACT_BUCKETS = 16
@@ -114,7 +115,7 @@ class TimeSurface:
         )  # fmt: skip
         self._fit: _Features = self._prior
         self._cells: dict[tuple[int, int], _Cell] = {}
-        self._curves: dict[int, list[tuple[float, float, int]]] = {}
+        self._curves: dict[int, list[tuple[float, float, float]]] = {}
         self._drift = 1.0
         self._error = 0.0
         self._variance = 0.01
@@ -130,8 +131,9 @@ class TimeSurface:
     def count(self, num_rows: int, position: int) -> float:
         """Samples in the cell, fewer as they age."""
         cell = self._cells.get((_bucket(num_rows), _bucket(position)))
-        if cell is None:
-            return 0.0
+        return 0.0 if cell is None else self._fresh(cell)
+
+    def _fresh(self, cell: _Cell) -> float:
         return cell.count * exp2((cell.last - self.num_samples) / _HALF_LIFE)
 
     def observe(self, features: _Features, num_rows: int, position: int, seconds: float) -> None:
@@ -209,7 +211,7 @@ class TimeSurface:
                 fit[i] = max(0.0, slack / row[i])
         self._fit = (max(fit[0], 1e-9), fit[1], fit[2], fit[3])
 
-    def curve(self, num_rows: int) -> list[tuple[float, float, int]]:
+    def curve(self, num_rows: int) -> list[tuple[float, float, float]]:
         """Measured over modelled time along the axis: (position, ratio, samples), ascending."""
         rows = _bucket(num_rows)
         curve = self._curves.get(rows)
@@ -222,33 +224,36 @@ class TimeSurface:
                     cell.position,
                     (cell.count * cell.seconds / self._model(cell.features) + line)
                     / (cell.count + line),
-                    cell.count,
+                    self._fresh(cell),
                 )
                 for cell in cells
             ]
             if self._monotone and len(cells) > 1:
-                curve = self._isotonic(curve, max(cells, key=lambda c: c.count).features)
+                curve = self._isotonic(curve, cells)
             self._curves[rows] = curve
         return curve
 
     def _isotonic(
-        self, curve: list[tuple[float, float, int]], like: _Features
-    ) -> list[tuple[float, float, int]]:
-        """The nearest curve that does not fall (pool adjacent violators; Barlow et al. 1972).
+        self, curve: list[tuple[float, float, float]], cells: list[_Cell]
+    ) -> list[tuple[float, float, float]]:
+        """The nearest curve whose times do not fall (pool adjacent violators; Barlow et al. 1972).
 
         Weights are sample counts, so a cell met once gives way to its well-known neighbours.
         """
+        like = max(cells, key=lambda cell: cell.count).features
         models = [self._model((like[0], point[0], like[2], like[3])) for point in curve]
-        blocks: list[list[float]] = []  # weight, weighted seconds, points
-        for (_, ratio, count), model in zip(curve, models, strict=True):
-            weight = float(min(count, _FULL_WEIGHT))
-            blocks.append([weight, weight * ratio * model, 1.0])
-            while len(blocks) > 1 and (
-                blocks[-2][1] * blocks[-1][0] > blocks[-1][1] * blocks[-2][0]
-            ):
-                last = blocks.pop()
-                blocks[-1] = [x + y for x, y in zip(blocks[-1], last, strict=True)]
-        level = [total / weight for weight, total, points in blocks for _ in range(int(points))]
+        times = [point[1] * model for point, model in zip(curve, models, strict=True)]
+        if all(earlier <= later for earlier, later in pairwise(times)):
+            return curve
+        blocks: list[tuple[float, float, int]] = []  # weight, mean seconds, cells
+        for cell, seconds in zip(cells, times, strict=True):
+            block = (float(min(cell.count, _FULL_WEIGHT)), seconds, 1)
+            while blocks and blocks[-1][1] > block[1]:
+                weight, mean, size = blocks.pop()
+                both = weight + block[0]
+                block = (both, (weight * mean + block[0] * block[1]) / both, size + block[2])
+            blocks.append(block)
+        level = [mean for _, mean, size in blocks for _ in range(size)]
         return [
             (point[0], seconds / model, point[2])
             for point, seconds, model in zip(curve, level, models, strict=True)
@@ -269,24 +274,16 @@ class TimeSurface:
     def ratio(self, num_rows: int, position: float) -> float:
         """The curve between its points by straight lines, and level beyond its ends."""
         points = self.curve(num_rows)
-        index = 0
-        while index < len(points) and points[index][0] < position:
-            index += 1
-        return between(points, index, position)
+        left: tuple[float, float, float] | None = None
+        for right in points:
+            if right[0] >= position:
+                if left is None or right[0] == position:
+                    return right[1]
+                part = (position - left[0]) / (right[0] - left[0])
+                return left[1] + part * (right[1] - left[1])
+            left = right
+        return 1.0 if left is None else left[1]
 
     def seconds(self, features: _Features, num_rows: int, position: float) -> float:
         """The expected time."""
         return self._drift * self._model(features) * self.ratio(num_rows, position)
-
-
-def between(points: list[tuple[float, float, int]], index: int, position: float) -> float:
-    """The curve at `position`, where points[index] is the first not left of it."""
-    if not points:
-        return 1.0
-    if index == len(points):
-        return points[-1][1]
-    right = points[index]
-    if index == 0 or right[0] <= position:
-        return right[1]
-    left = points[index - 1]
-    return left[1] + (position - left[0]) / (right[0] - left[0]) * (right[1] - left[1])

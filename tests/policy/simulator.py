@@ -4,6 +4,7 @@ Goodput is computed from expectations, the true survival and the true seconds of
 chose, never from the sampled outcome: chance enters only through what the policy gets to see.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from random import Random
 
@@ -51,12 +52,15 @@ class Costs:
         units += self.jump * ((tokens - 1) // self.jump_every)
         return self.step_s * units
 
-    def drafting(self, lengths: list[int], num_lag_tokens: int) -> float:
+    def drafting(self, lengths: Iterable[int]) -> float:
         """Seconds of the draft model's passes; a pass is never more than half a target step."""
-        total = self.lag * num_lag_tokens
-        for i in range(max(lengths, default=0)):
-            rows = sum(length > i for length in lengths)
-            total += min(0.5, self.draft + self.draft_row * (rows - 1))
+        ordered = sorted(lengths)
+        total = 0.0
+        done = 0
+        for below, length in enumerate(ordered):
+            rows = len(ordered) - below
+            total += (length - done) * min(0.5, self.draft + self.draft_row * (rows - 1))
+            done = length
         return self.step_s * total
 
     def measured(self, seconds: float, rng: Random) -> float:
@@ -201,11 +205,8 @@ class Simulation:
     def _seconds(self, situation: Situation, lengths: tuple[int, ...]) -> tuple[float, float]:
         context = sum(row.context_length for row in situation.rows)
         rows = len(lengths)
-        costs = self.world.costs
-        target = costs.target(rows, rows + sum(lengths), context)
-        if self.world.source != "draft":
-            return target, costs.step_s * costs.lookup * sum(length > 0 for length in lengths)
-        return target, costs.drafting(list(lengths), 0)
+        target = self.world.costs.target(rows, rows + sum(lengths), context)
+        return target, self._guessing(lengths)
 
     def play(
         self, policy: Policy, situation: Situation, lengths: tuple[int, ...]
@@ -244,8 +245,8 @@ class Simulation:
         tokens, seconds = self.value(situation, lengths)
         return tokens, seconds + catch_up
 
-    def best(self, situation: Situation, *, least: int = 0) -> tuple[int, ...]:
-        """The lengths with the best goodput of the step, `least` draft tokens or more.
+    def best(self, situation: Situation) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The lengths with the best goodput of the step, and the best of those that draft.
 
         For every cap on the draft length the tokens are taken in order of survival: exact, since
         with the cap given a step's seconds depend on how many there are (a draft model's pass
@@ -254,39 +255,33 @@ class Simulation:
         rows = len(situation.rows)
         context = sum(row.context_length for row in situation.rows)
         costs = self.world.costs
-        target = [
-            costs.target(rows, rows + count, context)
-            for count in range(rows * MAX_DRAFT_TOKENS + 1)
-        ]
         is_draft = self.world.source == "draft"
-        best, best_lengths = 0.0, (0,) * rows
-        for cap in range(MAX_DRAFT_TOKENS + 1) if is_draft else (MAX_DRAFT_TOKENS,):
+        none = (0,) * rows
+        best, best_lengths = 0.0, none
+        for cap in range(1, MAX_DRAFT_TOKENS + 1) if is_draft else (MAX_DRAFT_TOKENS,):
             order = sorted(
                 (-s, i, r)
                 for r, survival in enumerate(situation.survival)
                 for i, s in enumerate(survival[:cap])
             )
             lengths = [0] * rows
-            tokens, found = float(rows), -1
-            for count in range(len(order) + 1):
-                if count:
-                    minus_s, _, row = order[count - 1]
-                    tokens -= minus_s
-                    lengths[row] += 1
-                if count < least:
-                    continue
-                if is_draft:
-                    drafting = costs.drafting(lengths, 0)
-                else:
-                    drafting = costs.step_s * costs.lookup * sum(n > 0 for n in lengths)
-                if tokens / (target[count] + drafting) > best:
-                    best, found = tokens / (target[count] + drafting), count
-            if found >= 0:
-                lengths = [0] * rows
-                for _, _, row in order[:found]:
-                    lengths[row] += 1
-                best_lengths = tuple(lengths)
-        return best_lengths
+            tokens = float(rows)
+            for count, (minus_s, _, row) in enumerate(order, start=1):
+                tokens -= minus_s
+                lengths[row] += 1
+                seconds = costs.target(rows, rows + count, context) + self._guessing(lengths)
+                if tokens > best * seconds:
+                    best, best_lengths = tokens / seconds, tuple(lengths)
+        if best < rows / costs.target(rows, rows, context):
+            return none, best_lengths
+        return best_lengths, best_lengths
+
+    def _guessing(self, lengths: Iterable[int]) -> float:
+        """Seconds of whoever drafts, catch-up aside."""
+        costs = self.world.costs
+        if self.world.source == "draft":
+            return costs.drafting(lengths)
+        return costs.step_s * costs.lookup * sum(length > 0 for length in lengths)
 
 
 def _survival(hazards: tuple[float, ...]) -> tuple[float, ...]:

@@ -26,8 +26,9 @@ _SEEDS = range(200)
 _LEARN = 40
 _STEPS = 540
 _WINDOW = 100
-_SAMPLE = 10
-"""Steps between those in which the alternatives are priced."""
+_POOR_STEPS = 64
+_SAMPLE = {"draft": 50, "ngram": 10}
+"""Steps between those in which the alternatives are priced: a draft model's hardly change."""
 
 
 @dataclass(frozen=True)
@@ -90,10 +91,11 @@ def run(seed: int) -> Run:
         situation = simulation.situation()
         lengths = policy.choose(situation.rows, 0)
         window = windows[max(0, step - _LEARN) // _WINDOW]
-        is_priced = step >= _LEARN and step % _SAMPLE == 0
+        is_priced = step >= _LEARN and step % _SAMPLE[world.source] == 0
         if is_priced:
-            window[1].add(simulation.value(situation, simulation.best(situation)))
-            least.add(simulation.value(situation, simulation.best(situation, least=1)))
+            best_lengths, drafting_lengths = simulation.best(situation)
+            window[1].add(simulation.value(situation, best_lengths))
+            least.add(simulation.value(situation, drafting_lengths))
             for k, tally in enumerate(fixed):
                 tally.add(simulation.value(situation, _uniform(situation, k)))
         value = simulation.play(policy, situation, lengths)
@@ -138,18 +140,18 @@ def _changing_worlds(seed: int) -> tuple[World, World]:
 def _best_gain(world: World) -> float:
     simulation = Simulation(world, 0)
     situation = simulation.situation()
-    drafting = simulation.value(situation, simulation.best(situation, least=1))
+    drafting = simulation.value(situation, simulation.best(situation)[1])
     plain = simulation.value(situation, _uniform(situation, 0))
     return drafting[0] / drafting[1] * plain[1] / plain[0]
 
 
 @cache
 def steps_to_return(seed: int) -> tuple[bool, int]:
-    """Whether it was paused after 100 poor steps, and how many good ones it took to be on."""
+    """Whether it was paused after 64 poor steps, and how many good ones it took to be on."""
     before, after = _changing_worlds(seed)
     simulation = Simulation(before, seed)
     policy = GoodputPolicy(MAX_DRAFT_TOKENS)
-    for _ in range(100):
+    for _ in range(_POOR_STEPS):
         situation = simulation.situation()
         simulation.play(policy, situation, policy.choose(situation.rows, 0))
     was_paused = policy.state.mode == "paused"
