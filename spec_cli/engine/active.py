@@ -2,11 +2,13 @@
 
 from dataclasses import dataclass
 
-from spec_cli.core.events import EmittedToken
+from spec_cli.core.events import EmittedToken, RowStep
 from spec_cli.core.proposal import Proposal, Verification
 from spec_cli.core.sequence import FinishReason, Sequence, StopChecker
 from spec_cli.core.stats import RequestStats, StatsRecorder
 from spec_cli.models.base import Row
+from spec_cli.policy.base import RowOutlook
+from spec_cli.proposers.base import Outlook
 from spec_cli.sampling.processors import Block
 
 
@@ -110,4 +112,31 @@ def settle(
         num_accepted=num_accepted,
         num_judged=min(num_draft, num_kept) if is_cut else num_draft,
         finish_reason=reason,
+    )
+
+
+def row_outlook(active: ActiveRow, outlook: Outlook) -> RowOutlook:
+    """What the policy is told of a row."""
+    # One token always comes from the target itself, so a draft may fill all but one.
+    limit = min(outlook.max_draft_tokens, active.sequence.num_remaining - 1)
+    return RowOutlook(
+        request_id=active.sequence.request_id,
+        source=outlook.source,
+        max_draft_tokens=max(0, limit),
+        context_length=len(active.sequence),
+        match_length=outlook.match_length,
+        num_lag_tokens=outlook.num_lag_tokens,
+    )
+
+
+def row_step(sequence: Sequence, proposal: Proposal, outcome: Outcome) -> RowStep:
+    """What the events say of a row's step, before its tokens are committed."""
+    return RowStep(
+        request_id=sequence.request_id,
+        source=proposal.source,
+        draft_token_ids=proposal.token_ids,
+        num_accepted=outcome.num_accepted,
+        num_emitted=len(outcome.tokens),
+        num_judged=outcome.num_judged,
+        context_length=len(sequence),
     )

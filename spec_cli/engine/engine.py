@@ -3,9 +3,6 @@
 Knows nothing of text, screens, files or the wall clock: requests come in, events go out.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
 from spec_cli.core.errors import ContextLengthError, InsufficientMemoryError
 from spec_cli.core.events import (
     Event,
@@ -17,56 +14,17 @@ from spec_cli.core.events import (
     TokensEmitted,
 )
 from spec_cli.core.proposal import Proposal
-from spec_cli.core.sequence import FinishReason, Request, Sequence, StopChecker
+from spec_cli.core.sequence import FinishReason, Request, Sequence
 from spec_cli.core.stats import StatsRecorder
-from spec_cli.engine.active import ActiveRow, Outcome, settle
+from spec_cli.engine.active import ActiveRow, Outcome, row_outlook, row_step, settle
+from spec_cli.engine.parts import EngineParts, StepTimer
 from spec_cli.engine.scheduler import PrefillBudget, Scheduler, Waiting
-from spec_cli.models.base import RowInput, Runner
-from spec_cli.models.budget import MemoryBudget, format_bytes
-from spec_cli.policy.base import Policy, RowOutlook
-from spec_cli.proposers.base import DraftRequest, Outlook, Proposer
+from spec_cli.models.base import RowInput
+from spec_cli.models.budget import format_bytes
+from spec_cli.proposers.base import DraftRequest
 from spec_cli.sampling.verify import VerifyMode, verify
 
 _NO_DRAFT = Proposal((), "ngram")
-
-
-@dataclass(frozen=True, slots=True)
-class EngineParts:
-    """What an engine is made of.
-
-    Attributes:
-        target: The model whose distribution the output follows.
-        proposer: Who guesses; None runs the target alone.
-        policy: How much to guess.
-        stop: Looks for stop strings.
-        budget: Memory shared by the caches of target and proposer.
-        clock: Seconds, monotonic.
-    """
-
-    target: Runner
-    proposer: Proposer | None
-    policy: Policy
-    stop: StopChecker
-    budget: MemoryBudget
-    clock: Callable[[], float]
-
-
-@dataclass(slots=True)
-class _Timer:
-    """Splits a step's time at the calls of `lap`."""
-
-    clock: Callable[[], float]
-    started_s: float = 0.0
-    last_s: float = 0.0
-
-    def __post_init__(self) -> None:
-        self.started_s = self.last_s = self.clock()
-
-    def lap(self) -> float:
-        """Seconds since the last call."""
-        now = self.clock()
-        seconds, self.last_s = now - self.last_s, now
-        return seconds
 
 
 class Engine:
@@ -137,7 +95,7 @@ class Engine:
 
     def step(self) -> list[Event]:
         """Advance every row: propose, one target forward, verify, commit."""
-        timer = _Timer(self.parts.clock)
+        timer = StepTimer(self.parts.clock)
         events = self._admit()
         decoding = self._scheduler.decoding()
         chunks = self._scheduler.prefill_chunks()
@@ -217,7 +175,7 @@ class Engine:
         for active in decoding:
             outlook = proposer.outlook(active.sequence)
             active.recorder.draft_ended = active.recorder.draft_ended or outlook.ended
-            outlooks.append(_row_outlook(active, outlook))
+            outlooks.append(row_outlook(active, outlook))
         lengths = self.parts.policy.choose(tuple(outlooks), num_prefill)
         requests = [
             DraftRequest(active.sequence, length)
@@ -242,7 +200,7 @@ class Engine:
             sequence = active.sequence
             before = len(sequence)
             if active.is_decoding:
-                row_steps.append(_row_step(sequence, proposal, outcome))
+                row_steps.append(row_step(sequence, proposal, outcome))
                 active.recorder.record_pass(
                     num_judged=outcome.num_judged,
                     num_accepted=outcome.num_accepted,
@@ -289,9 +247,7 @@ class Engine:
             self.parts.proposer.release(sequence)
         self.parts.stop.finish(sequence.request_id)
         self.parts.policy.forget(sequence.request_id)
-        return RequestFinished(
-            sequence.request_id, self.parts.clock(), reason, active.stats()
-        )
+        return RequestFinished(sequence.request_id, self.parts.clock(), reason, active.stats())
 
     def _close_step(
         self, row_steps: list[RowStep], num_prefill: int, times: StepTimes
@@ -315,28 +271,3 @@ class Engine:
                 hint=f"-c {max(1, max_length * total // need // 2):,} or less, fewer --max-tokens, "
                 "a larger --memory, or --spec ngram, which needs no cache of its own",
             )
-
-
-def _row_outlook(active: ActiveRow, outlook: Outlook) -> RowOutlook:
-    # One token always comes from the target itself, so a draft may fill all but one.
-    limit = min(outlook.max_draft_tokens, active.sequence.num_remaining - 1)
-    return RowOutlook(
-        request_id=active.sequence.request_id,
-        source=outlook.source,
-        max_draft_tokens=max(0, limit),
-        context_length=len(active.sequence),
-        match_length=outlook.match_length,
-        num_lag_tokens=outlook.num_lag_tokens,
-    )
-
-
-def _row_step(sequence: Sequence, proposal: Proposal, outcome: Outcome) -> RowStep:
-    return RowStep(
-        request_id=sequence.request_id,
-        source=proposal.source,
-        draft_token_ids=proposal.token_ids,
-        num_accepted=outcome.num_accepted,
-        num_emitted=len(outcome.tokens),
-        num_judged=outcome.num_judged,
-        context_length=len(sequence),
-    )

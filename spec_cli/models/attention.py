@@ -1,8 +1,7 @@
-"""Attention of a packed forward over the slots of many rows.
+"""The attention function that transformers' layers call, and its arithmetic.
 
-All rows of a step are one row of N tokens to the model; only here are they told apart. The plan of
-a forward says which packed tokens belong to which slots; the attention function, registered with
-transformers as `spec_slots`, carries it out for each layer.
+Registered as `spec_slots`. Which slots a packed token may see is the business of the forward's plan
+(plan.py); here are only queries, keys, values and scores.
 """
 
 from dataclasses import dataclass
@@ -12,10 +11,7 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface, AttentionMaskInterface
 
-from spec_cli.models.slots import Slab, SlotRow
-
 IMPLEMENTATION = "spec_slots"
-_MIN_KV = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,192 +29,6 @@ class ScoreOptions:
     window: int | None = None
     softcap: float | None = None
     sinks: torch.Tensor | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """The packed tokens of one row: `count` tokens at positions `start`, `start + 1`, ..."""
-
-    row: SlotRow
-    start: int
-    count: int
-
-    @property
-    def stop(self) -> int:
-        """One past the last position: the slots the last token attends to."""
-        return self.start + self.count
-
-
-class Group:
-    """Neighbouring rows of one slab that share an attention call.
-
-    Attributes:
-        first: Index of the first packed token; the group's tokens are consecutive.
-        query_length: Q, the most tokens of a row; shorter rows are padded to it.
-        kv_length: Slots attended to, the most of any row.
-    """
-
-    def __init__(self, spans: list[Span], first: int) -> None:
-        self.spans = spans
-        self.first = first
-        self.slab: Slab = spans[0].row.slab
-        self.rows = slice(spans[0].row.index, spans[-1].row.index + 1)
-        self.num_tokens = sum(span.count for span in spans)
-        self.query_length = max(span.count for span in spans)
-        self.kv_length = max(span.stop for span in spans)
-        self.is_ragged = self.num_tokens != len(spans) * self.query_length
-        self._cache: dict[Any, Any] = {}
-
-    @property
-    def attended_slots(self) -> int:
-        """Query-slot pairs computed, padding included."""
-        return len(self.spans) * self.query_length * self.kv_length
-
-    def takes(self, span: Span) -> bool:
-        """Whether one more row may join without wasting more than about half of the work."""
-        last = self.spans[-1].row
-        if span.row.slab is not self.slab or span.row.index != last.index + 1:
-            return False
-        kv_lengths = [s.stop for s in (*self.spans, span)]
-        counts = [s.count for s in (*self.spans, span)]
-        return (
-            max(kv_lengths) <= 2 * max(_MIN_KV, min(kv_lengths))
-            and max(counts) <= 2 * min(counts) + 8
-        )
-
-    def gather(self, query: torch.Tensor) -> torch.Tensor:
-        """The group's queries, `[Hq, B * Q, D]`, from packed ones `[Hq, N, D]`."""
-        if not self.is_ragged:
-            return query[:, self.first : self.first + self.num_tokens]
-        return query[:, self._padding(query.device)[0]]
-
-    def scatter(self, output: torch.Tensor) -> torch.Tensor:
-        """Drop the padding of `[B * Q, Hq, D]`."""
-        return output[self._padding(output.device)[1]] if self.is_ragged else output
-
-    def mask(self, window: int | None, groups: int, like: torch.Tensor) -> torch.Tensor | None:
-        """Additive mask `[B, 1, G * Q, kv_length]`, or None where every slot is seen by all.
-
-        Args:
-            window: Sliding window: a token sees itself and the `window - 1` tokens before it.
-            groups: G, query heads per key-value head, folded into the query length.
-            like: A tensor of the mask's dtype and device.
-        """
-        if window is not None and window >= self.kv_length:
-            window = None
-        if window is None and self.query_length == 1:
-            if all(span.stop == self.kv_length for span in self.spans):
-                return None
-        key = (window, groups, like.dtype, like.device)
-        if key not in self._cache:
-            self._cache[key] = self._build_mask(window, groups, like)
-        mask: torch.Tensor = self._cache[key]
-        return mask
-
-    def _build_mask(self, window: int | None, groups: int, like: torch.Tensor) -> torch.Tensor:
-        device = like.device
-        starts = torch.tensor([span.start for span in self.spans], device=device)  # [B]
-        counts = torch.tensor([span.count for span in self.spans], device=device)
-        offsets = torch.arange(self.query_length, device=device)
-        positions = starts[:, None] + torch.minimum(offsets, counts[:, None] - 1)  # [B, Q]
-        slots = torch.arange(self.kv_length, device=device)
-        hidden = slots > positions[..., None]  # [B, Q, kv]
-        if window is not None:
-            hidden |= slots <= positions[..., None] - window
-        mask = torch.zeros(hidden.shape, dtype=like.dtype, device=device)
-        mask.masked_fill_(hidden, float("-inf"))
-        folded = mask[:, None, None].expand(-1, -1, groups, -1, -1)  # [B, 1, G, Q, kv]
-        return folded.reshape(len(self.spans), 1, -1, self.kv_length)
-
-    def _padding(self, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-        """Packed index of each padded query `[B * Q]`, and padded index of each packed one."""
-        key = ("padding", device)
-        if key not in self._cache:
-            padded, packed = [], []
-            first = self.first
-            for b, span in enumerate(self.spans):
-                padded += [first + min(i, span.count - 1) for i in range(self.query_length)]
-                packed += [b * self.query_length + i for i in range(span.count)]
-                first += span.count
-            self._cache[key] = (
-                torch.tensor(padded, device=device),
-                torch.tensor(packed, device=device),
-            )
-        pair: tuple[torch.Tensor, torch.Tensor] = self._cache[key]
-        return pair
-
-
-class ForwardPlan:
-    """Where the keys of a packed forward are written and what its queries attend to.
-
-    Attributes:
-        spans: The rows taking part, ordered by slab and row.
-    """
-
-    def __init__(self, spans: list[Span]) -> None:
-        self.spans = spans
-        self.groups: list[Group] = []
-        self._writes: list[tuple[Slab, int, list[int]]] = []  # slab, first packed token, slots
-        self._indices: dict[torch.device, list[torch.Tensor]] = {}
-        first = 0
-        pending: list[Span] = []
-        for span in spans:
-            if pending and not Group(pending, first).takes(span):
-                first = self._close(pending, first)
-                pending = []
-            pending.append(span)
-            self._write(span, first + sum(s.count for s in pending[:-1]))
-        if pending:
-            self._close(pending, first)
-
-    @property
-    def attended_slots(self) -> int:
-        """Query-slot pairs computed per layer and head."""
-        return sum(group.attended_slots for group in self.groups)
-
-    def store(self, layer: int, key: torch.Tensor, value: torch.Tensor) -> None:
-        """Write the new keys and values `[1, H, N, D]` of a layer to their slots."""
-        if key.device not in self._indices:
-            self._indices[key.device] = [
-                torch.tensor(slots, device=key.device) for _, _, slots in self._writes
-            ]
-        keys, values = key[0].transpose(0, 1), value[0].transpose(0, 1)  # [N, H, D]
-        for (slab, first, slots), index in zip(
-            self._writes, self._indices[key.device], strict=True
-        ):
-            part = slice(first, first + len(slots))
-            slab.keys[layer].flatten(0, 1).index_copy_(0, index, keys[part])
-            slab.values[layer].flatten(0, 1).index_copy_(0, index, values[part])
-
-    def attend(self, layer: int, query: torch.Tensor, options: ScoreOptions) -> torch.Tensor:
-        """Attend packed queries to the slots of their rows.
-
-        The query heads that share a key-value head are folded into the query length: no copy of
-        the keys is repeated, whatever the backend.
-
-        Args:
-            layer: Index of the attention layer.
-            query: `[Hq, N, D]`.
-            options: How the layer scores.
-
-        Returns:
-            `[N, Hq, Dv]`.
-        """
-        outputs = [_attend_group(group, layer, query, options) for group in self.groups]
-        return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
-
-    def _close(self, pending: list[Span], first: int) -> int:
-        group = Group(list(pending), first)
-        self.groups.append(group)
-        return first + group.num_tokens
-
-    def _write(self, span: Span, first: int) -> None:
-        base = span.row.index * span.row.slab.capacity
-        slots = list(range(base + span.start, base + span.stop))
-        if self._writes and self._writes[-1][0] is span.row.slab:
-            self._writes[-1][2].extend(slots)
-        else:
-            self._writes.append((span.row.slab, first, slots))
 
 
 def slot_attention(
@@ -256,23 +66,28 @@ def slot_attention(
     return slots.attend(module.layer_idx, query[0], options)[None], None
 
 
-def _attend_group(
-    group: Group, layer: int, query: torch.Tensor, options: ScoreOptions
+def attend(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    mask: torch.Tensor | None,
+    options: ScoreOptions,
 ) -> torch.Tensor:
-    """One attention call for the rows of a group, `[tokens, Hq, Dv]`."""
-    k = group.slab.keys[layer][group.rows, : group.kv_length].transpose(1, 2)  # [B, H, kv, D]
-    v = group.slab.values[layer][group.rows, : group.kv_length].transpose(1, 2)
-    num_rows, heads = k.shape[:2]
-    folds = query.shape[0] // heads
-    q = group.gather(query).reshape(heads, folds, num_rows, group.query_length, -1)
-    q = q.permute(2, 0, 1, 3, 4).reshape(num_rows, heads, folds * group.query_length, -1)
-    mask = group.mask(options.window, folds, query)
+    """Attention of queries to the keys of their own rows.
+
+    Args:
+        q: `[B, H, G * Q, D]`: the query heads of a key-value head, one after the other.
+        k: `[B, H, kv, D]`.
+        v: `[B, H, kv, Dv]`.
+        mask: Additive, `[B, 1, G * Q, kv]`, or None.
+        options: How the layer scores.
+
+    Returns:
+        `[B, H, G * Q, Dv]`.
+    """
     if options.softcap is None and options.sinks is None:
-        out = scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=options.scaling)
-    else:
-        out = _explicit_attention(q, k, v, mask, options)
-    out = out.reshape(num_rows, heads, folds, group.query_length, -1).permute(0, 3, 1, 2, 4)
-    return group.scatter(out.reshape(-1, heads * folds, out.shape[-1]))
+        return scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=options.scaling)
+    return _explicit_attention(q, k, v, mask, options)
 
 
 def _explicit_attention(

@@ -34,6 +34,10 @@ class MemoryBudget:
         self.used_bytes += num_bytes
         return True
 
+    def release(self, num_bytes: int) -> None:
+        """Give bytes back."""
+        self.used_bytes -= num_bytes
+
 
 def format_bytes(num_bytes: int) -> str:
     """Bytes for people: `9.8 GB`, `310 MB`, `12 kB`."""

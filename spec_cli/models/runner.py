@@ -7,9 +7,10 @@ import torch
 from transformers import Cache, PreTrainedModel
 
 from spec_cli.core.errors import UsageError
-from spec_cli.models.attention import IMPLEMENTATION, ForwardPlan, ScoreOptions, Span
+from spec_cli.models.attention import IMPLEMENTATION, ScoreOptions
 from spec_cli.models.base import Row, RowInput
 from spec_cli.models.budget import MemoryBudget
+from spec_cli.models.plan import ForwardPlan, Span
 from spec_cli.models.slots import LayerShape, SlotRow, SlotStore
 
 
@@ -23,7 +24,12 @@ class SlotCache(Cache):
         self._plan = plan
 
     def update(
-        self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *_: Any, **__: Any
+        self,
+        key_states: torch.Tensor,
+        value_states: torch.Tensor,
+        layer_idx: int,
+        *_: Any,
+        **__: Any,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Store keys and values `[1, H, N, D]`; attention reads them from their slots."""
         self._plan.store(layer_idx, key_states, value_states)
@@ -116,7 +122,9 @@ class ModelRunner:
         """See `Runner.forward`."""
         rows = [_slot_row(item.row) for item in inputs]
         order = sorted(range(len(inputs)), key=lambda i: (rows[i].slab.order, rows[i].index))
-        spans, token_ids, positions = [], [], []
+        spans: list[Span] = []
+        token_ids: list[int] = []
+        positions: list[int] = []
         wanted: list[list[int]] = [[] for _ in inputs]  # packed indices that want logits
         for i in order:
             item, start = inputs[i], len(rows[i].token_ids)
@@ -176,7 +184,7 @@ def _use_slot_attention(model: PreTrainedModel) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model.set_attn_implementation(IMPLEMENTATION)
-    if model.config._attn_implementation != IMPLEMENTATION:  # noqa: SLF001
+    if model.config._attn_implementation != IMPLEMENTATION:
         raise UsageError(f"{type(model).__name__} does not let its attention be replaced.")
 
 

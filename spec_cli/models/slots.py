@@ -6,6 +6,7 @@ are masked and later overwritten.
 """
 
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 
@@ -56,7 +57,9 @@ class SlotRow:
 class Slab:
     """Rows of equal capacity: per layer keys and values `[R, C, H, D]`."""
 
-    def __init__(self, order: int, num_rows: int, capacity: int, layers: dict[int, LayerShape]) -> None:
+    def __init__(
+        self, order: int, num_rows: int, capacity: int, layers: dict[int, LayerShape]
+    ) -> None:
         self.order = order
         self.capacity = capacity
         self.rows = [SlotRow(self, index) for index in range(num_rows)]
@@ -64,11 +67,11 @@ class Slab:
         self.keys: dict[int, torch.Tensor] = {}
         self.values: dict[int, torch.Tensor] = {}
         for layer, shape in layers.items():
-            size = (num_rows, capacity, shape.num_heads)
-            options = {"dtype": shape.dtype, "device": shape.device}
             # Zeros, not empty: a masked slot still takes part as 0 x value, and 0 x NaN is NaN.
-            self.keys[layer] = torch.zeros(*size, shape.key_dim, **options)  # [R, C, H, Dk]
-            self.values[layer] = torch.zeros(*size, shape.value_dim, **options)  # [R, C, H, Dv]
+            zeros = partial(torch.zeros, dtype=shape.dtype, device=shape.device)
+            size = (num_rows, capacity, shape.num_heads)
+            self.keys[layer] = zeros((*size, shape.key_dim))  # [R, C, H, Dk]
+            self.values[layer] = zeros((*size, shape.value_dim))  # [R, C, H, Dv]
 
     @property
     def is_idle(self) -> bool:
@@ -79,7 +82,9 @@ class Slab:
 class SlotStore:
     """All slabs of one model, and the rows in them."""
 
-    def __init__(self, layers: dict[int, LayerShape], context_length: int, budget: MemoryBudget) -> None:
+    def __init__(
+        self, layers: dict[int, LayerShape], context_length: int, budget: MemoryBudget
+    ) -> None:
         self.layers = layers
         self.context_length = context_length
         self.slabs: list[Slab] = []
@@ -121,13 +126,14 @@ class SlotStore:
         if source and not source.is_busy and source.slab.capacity == capacity:
             row = source  # the prefix is where it should be
         else:
-            row = self._free_row(capacity) or self._new_row(capacity, num_rows)
-            if row is None:
+            free = self._free_row(capacity) or self._new_row(capacity, num_rows)
+            if free is None:
                 return None
+            row = free
             if source and source is not row and source.slab in self.slabs:
                 self._copy(source, row, shared)
             else:
-                shared = 0
+                shared = 0  # making room took the row that held it
         self._clock += 1
         row.is_busy, row.last_used = True, self._clock
         row.token_ids = token_ids[:shared]

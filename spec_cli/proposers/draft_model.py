@@ -45,6 +45,7 @@ class DraftModelProposer:
         *,
         verify: VerifyMode,
         num_token_ids: int,
+        never_propose: tuple[int, ...] = (),
         p_min: float = 0.0,
         max_catch_up: int = 512,
     ) -> None:
@@ -53,13 +54,17 @@ class DraftModelProposer:
         Args:
             runner: The draft model.
             verify: Which verification its drafts will meet.
-            num_token_ids: Token ids both models know; others are neither read nor proposed.
+            num_token_ids: Rows that both vocabularies have; ids past them are neither read nor
+                proposed.
+            never_propose: Ids below that which do not mean a token of both, such as padding.
             p_min: Stop at a token that the draft itself gives a lower probability, in [0, 1].
             max_catch_up: Most tokens to catch up on in one step; a longer lag takes several.
         """
         self._runner = runner
         self._verify = verify
         self._num_token_ids = num_token_ids
+        self._unknown = frozenset(never_propose)
+        self._never_propose = sorted(i for i in never_propose if i < num_token_ids)
         self._p_min = p_min
         self._max_catch_up = max_catch_up
         self._rows: dict[str, Row] = {}
@@ -87,11 +92,12 @@ class DraftModelProposer:
             ended = f"the draft model's context of {limit:,} tokens is full"
             return Outlook("draft", 0, ended=ended)
         lack = self._catch_up(sequence)
-        foreign = next((i for i in lack if i >= self._num_token_ids), None)
+        foreign = next((i for i in lack if i >= self._num_token_ids or i in self._unknown), None)
         if foreign is not None:
             return Outlook("draft", 0, ended=f"the draft model has no token {foreign}")
         return Outlook("draft", room, num_lag_tokens=len(lack))
 
+    @torch.inference_mode()
     def propose(self, requests: list[DraftRequest]) -> list[Proposal]:
         """See `Proposer.propose`."""
         runs = [_Run(request, self._rows[request.sequence.request_id]) for request in requests]
@@ -100,9 +106,7 @@ class DraftModelProposer:
             inputs = [RowInput(run.row, run.token_ids[-1:], 1) for run in active]
             self._extend(active, self._runner.forward(inputs))
         return [
-            Proposal(
-                tuple(run.token_ids), "draft", torch.stack(run.probs) if run.probs else None
-            )
+            Proposal(tuple(run.token_ids), "draft", torch.stack(run.probs) if run.probs else None)
             for run in runs
         ]
 
@@ -138,6 +142,8 @@ class DraftModelProposer:
         """Append one token to each draft; end those that are long or doubtful enough."""
         if self._num_token_ids < logits.shape[-1]:
             logits[:, self._num_token_ids :] = float("-inf")
+        if self._never_propose:
+            logits[:, self._never_propose] = float("-inf")
         blocks = [run.block() for run in runs]
         sampled = self._verify == "rejection"
         chosen = choose(logits, blocks, Purpose.DRAFT if sampled else Purpose.TARGET)

@@ -1,0 +1,134 @@
+"""How an engine is to be built, validated before anything is loaded."""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from spec_cli.core.errors import UsageError
+
+Spec = Literal["auto", "ngram", "draft", "off"]
+Verify = Literal["coupled", "rejection"]
+
+MAX_DRAFT_TOKENS = 32
+_SPECS = ("auto", "ngram", "draft", "off")
+_VERIFY = ("coupled", "rejection")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineConfig:
+    """Models, devices and the way to speculate.
+
+    Attributes:
+        model: Hub name, folder or .gguf file of the target; None is the default model.
+        revision: Branch, tag or commit of the target.
+        draft_model: The same of the draft model, or None.
+        draft_revision: Of the draft model alone; never that of the target.
+        spec: Who guesses; `auto` is the draft model if there is one, else n-gram lookup.
+        num_draft_tokens: Draft length, 1 to 32, or `auto`: chosen by what it costs and brings.
+        verify: How drafts are verified.
+        draft_p_min: The draft model stops at a token it gives less than this; in [0, 1].
+        ngram_min: Shortest match of lookup; None is 1.
+        ngram_max: Longest match of lookup; None is 3.
+        device: `auto`, `cpu`, `cuda` or `cuda:N`.
+        draft_device: Of the draft model; None is that of the target.
+        dtype: `auto`, `float32`, `bfloat16` or `float16`.
+        ctx_size: Most tokens of a row, prompt included; None is what model and memory allow.
+        max_rows: Most requests at once; None is 16.
+        memory_bytes: Most that weights and caches may take; None is what is free.
+        threads: CPU threads; None is one per physical core.
+        offline: Use no network.
+        cache_dir: Where models are kept; None is Hugging Face's cache.
+        trust_remote_code: Run Python code from the target's folder.
+        draft_trust_remote_code: Run Python code from the draft's folder.
+    """
+
+    model: str | None = None
+    revision: str | None = None
+    draft_model: str | None = None
+    draft_revision: str | None = None
+    spec: Spec = "auto"
+    num_draft_tokens: int | Literal["auto"] = "auto"
+    verify: Verify = "coupled"
+    draft_p_min: float | None = None
+    ngram_min: int | None = None
+    ngram_max: int | None = None
+    device: str = "auto"
+    draft_device: str | None = None
+    dtype: str = "auto"
+    ctx_size: int | None = None
+    max_rows: int | None = None
+    memory_bytes: int | None = None
+    threads: int | None = None
+    offline: bool = False
+    cache_dir: Path | None = None
+    trust_remote_code: bool = False
+    draft_trust_remote_code: bool = False
+
+    def __post_init__(self) -> None:
+        """Check ranges, and that no option would be without effect.
+
+        Raises:
+            UsageError: The message names the option.
+        """
+        _check_choice("spec", self.spec, _SPECS)
+        _check_choice("verify", self.verify, _VERIFY)
+        if self.num_draft_tokens != "auto":
+            _check_integer("num_draft_tokens", self.num_draft_tokens, 1, MAX_DRAFT_TOKENS)
+        for name in ("ngram_min", "ngram_max", "ctx_size", "max_rows", "memory_bytes", "threads"):
+            if getattr(self, name) is not None:
+                _check_integer(name, getattr(self, name), 1, None)
+        p_min = self.draft_p_min
+        if p_min is not None and not (math.isfinite(p_min) and 0.0 <= p_min <= 1.0):
+            raise UsageError(f"draft_p_min must be between 0 and 1, got {p_min}.")
+        if self.ngram_sizes[0] > self.ngram_sizes[1]:
+            low, high = self.ngram_sizes
+            raise UsageError(f"ngram_min is {low}, above ngram_max, which is {high}.")
+        self._check_effects()
+
+    @property
+    def proposer(self) -> Literal["ngram", "draft", "off"]:
+        """Who guesses, `auto` resolved."""
+        if self.spec != "auto":
+            return self.spec
+        return "draft" if self.draft_model is not None else "ngram"
+
+    @property
+    def ngram_sizes(self) -> tuple[int, int]:
+        """Shortest and longest match of lookup."""
+        high = 3 if self.ngram_max is None else self.ngram_max
+        return (1 if self.ngram_min is None else self.ngram_min), high
+
+    def _check_effects(self) -> None:
+        if self.spec == "draft" and self.draft_model is None:
+            raise UsageError(
+                "spec draft needs a draft model.", hint="-d ID, or --spec ngram, which needs none"
+            )
+        if self.spec == "ngram" and self.draft_model is not None:
+            raise UsageError(
+                "spec ngram does not use the draft model.", hint="Leave out one of the two."
+            )
+        unused = {
+            "draft": ("ngram_min", "ngram_max"),
+            "ngram": ("draft_p_min", "draft_revision", "draft_device"),
+            "off": ("ngram_min", "ngram_max", "draft_p_min"),
+        }[self.proposer]
+        for name in unused:
+            if getattr(self, name) is not None:
+                raise UsageError(f"{name} has no effect with speculation by {self.proposer}.")
+        if self.proposer == "ngram" and self.draft_trust_remote_code:
+            raise UsageError("draft_trust_remote_code has no effect without a draft model.")
+        if self.proposer == "off" and self.num_draft_tokens != "auto":
+            raise UsageError("num_draft_tokens has no effect with spec off.")
+
+
+def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise UsageError(f"{name} must be one of {', '.join(choices)}; got {value!r}.")
+
+
+def _check_integer(name: str, value: object, low: int, high: int | None) -> None:
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if not whole or value < low or (high is not None and value > high):  # type: ignore[operator]
+        bound = f"at least {low}" if high is None else f"between {low} and {high}"
+        raise UsageError(f"{name} must be a whole number {bound}, got {value!r}.")

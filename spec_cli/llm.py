@@ -1,0 +1,303 @@
+"""Text in, text out: the public Python API.
+
+Familiar to vLLM's users on purpose. The command line uses only what is here.
+"""
+
+import itertools
+import secrets
+from collections.abc import Iterator
+from typing import Any, Literal
+
+from spec_cli.core.config import EngineConfig
+from spec_cli.core.errors import SpecCliError, UsageError
+from spec_cli.core.events import Event, RequestFinished, TextDelta
+from spec_cli.core.outputs import RequestOutput
+from spec_cli.core.params import SamplingParams
+from spec_cli.core.progress import ReportStage, Stage
+from spec_cli.core.sequence import Request
+from spec_cli.engine.answers import Answer, Answers
+from spec_cli.engine.assembly import Assembly, assemble
+
+Message = dict[str, str]
+Prompt = str | dict[str, Any]
+"""Text, or `{"prompt_token_ids": [...]}`."""
+
+_VLLM_HINTS = {
+    "use_v2_block_manager": "drop it: rows are always managed this way here",
+    "speculative_config": "use draft_model=, num_draft_tokens= and spec= instead",
+    "tensor_parallel_size": "drop it: a model is spread over the GPUs at hand by device='auto'",
+    "gpu_memory_utilization": "use memory_bytes= instead",
+    "max_model_len": "use ctx_size= instead",
+    "max_num_seqs": "use max_rows= instead",
+}
+
+
+class LLM:
+    """A target model, a way to guess, and the engine that runs them.
+
+    Use it as a context manager, or call `close`, to free the memory.
+    """
+
+    def __init__(
+        self,
+        model: str | None = None,
+        *,
+        draft_model: str | None = None,
+        num_draft_tokens: int | Literal["auto"] | None = None,
+        speculative_model: str | None = None,
+        num_speculative_tokens: int | None = None,
+        report: ReportStage | None = None,
+        **options: Any,
+    ) -> None:
+        """Load the models.
+
+        Args:
+            model: Hub name, folder or .gguf file of the target; None is the default model.
+            draft_model: The same of a draft model with the target's tokenizer.
+            num_draft_tokens: Draft length, 1 to 32, or `auto`.
+            speculative_model: vLLM's name for `draft_model`; `[ngram]` is lookup.
+            num_speculative_tokens: vLLM's name for `num_draft_tokens`.
+            report: Told of downloads and loading.
+            **options: Other fields of `EngineConfig`, such as `spec`, `dtype` or `ctx_size`.
+
+        Raises:
+            TypeError: An option does not exist.
+            SpecCliError: The models cannot be run as asked; the message says what to do.
+        """
+        if draft_model is not None and speculative_model is not None:
+            raise UsageError("draft_model and speculative_model are two names for one thing.")
+        if num_draft_tokens is not None and num_speculative_tokens is not None:
+            raise UsageError("num_draft_tokens and num_speculative_tokens are one thing.")
+        if speculative_model == "[ngram]":
+            speculative_model, options["spec"] = None, "ngram"
+        length = num_draft_tokens if num_draft_tokens is not None else num_speculative_tokens
+        self.config = _make_config(
+            model=model,
+            draft_model=draft_model if draft_model is not None else speculative_model,
+            num_draft_tokens="auto" if length is None else length,
+            **options,
+        )
+        self._assembly: Assembly | None = assemble(self.config, report or _ignore_stage)
+        self._answers = Answers(self._assembly.texts)
+        self._numbers = itertools.count()
+        self._is_interrupted = False
+
+    def __enter__(self) -> "LLM":
+        """Nothing is opened that the constructor did not."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Free the memory."""
+        self.close()
+
+    @property
+    def assembly(self) -> Assembly:
+        """The loaded models and what is known of them."""
+        if self._assembly is None:
+            raise UsageError("this LLM is closed.")
+        return self._assembly
+
+    def close(self) -> None:
+        """Free the models and their caches; a second call does nothing."""
+        self._assembly = None
+
+    def default_params(self, **changes: Any) -> SamplingParams:
+        """The model's recommended sampling parameters, with changes of yours.
+
+        `do_sample: false` in generation_config.json means temperature 0.
+        """
+        recommended = dict(self.assembly.target.generation_defaults)
+        if recommended.pop("do_sample", None) is False:
+            recommended["temperature"] = 0.0
+        return SamplingParams(**{**recommended, **changes})
+
+    def generate(
+        self,
+        prompts: Prompt | list[Prompt],
+        sampling_params: SamplingParams | list[SamplingParams] | None = None,
+    ) -> list[RequestOutput]:
+        """Continue raw prompts, all in one batch.
+
+        Args:
+            prompts: One or several; no chat template is applied.
+            sampling_params: For all, or one for each; None is `default_params()`.
+
+        Returns:
+            One output per prompt, in their order.
+        """
+        return self._collect(self.events(prompts, sampling_params))
+
+    def chat(
+        self,
+        messages: list[Message] | list[list[Message]],
+        sampling_params: SamplingParams | list[SamplingParams] | None = None,
+        *,
+        chat_template_kwargs: dict[str, Any] | None = None,
+    ) -> list[RequestOutput]:
+        """Answer one conversation, or several in one batch.
+
+        Args:
+            messages: `{"role": ..., "content": ...}` in order.
+            sampling_params: As in `generate`.
+            chat_template_kwargs: Extra variables of the model's chat template.
+        """
+        conversations: list[list[Message]] = (
+            [messages] if messages and isinstance(messages[0], dict) else messages  # type: ignore[list-item]
+        )
+        prompts = [self.render(each, chat_template_kwargs) for each in conversations]
+        return self._collect(self.events(prompts, sampling_params))
+
+    def render(
+        self, messages: list[Message], chat_template_kwargs: dict[str, Any] | None = None
+    ) -> Prompt:
+        """Turn a conversation into a prompt for `generate`, `stream` and `events`.
+
+        Raises:
+            UsageError: The model has no chat template, or its template refuses the messages.
+        """
+        tokenizer = self.assembly.tokenizer
+        return {
+            "prompt": tokenizer.render_chat(messages, template_kwargs=chat_template_kwargs),
+            "prompt_token_ids": tokenizer.encode_chat(
+                messages, template_kwargs=chat_template_kwargs
+            ),
+        }
+
+    def stream(
+        self,
+        prompts: Prompt | list[Prompt],
+        sampling_params: SamplingParams | list[SamplingParams] | None = None,
+    ) -> Iterator[TextDelta]:
+        """Like `generate`, text as it comes, each piece with its origin."""
+        for event in self.events(prompts, sampling_params):
+            if isinstance(event, TextDelta):
+                yield event
+
+    def events(
+        self,
+        prompts: Prompt | list[Prompt],
+        sampling_params: SamplingParams | list[SamplingParams] | None = None,
+    ) -> Iterator[Event | TextDelta]:
+        """Everything the engine tells, with the text of the answers.
+
+        The prompts are checked when this is called, before anything is generated. Leaving the
+        iterator early ends the requests and frees their rows.
+
+        Raises:
+            SpecCliError: A prompt cannot be run; with several, the message names it.
+        """
+        if self._answers:
+            raise UsageError("this LLM is busy: finish or close the iterator that is running.")
+        listed = prompts if isinstance(prompts, list) else [prompts]
+        params = self._params_for(listed, sampling_params)
+        answers = [
+            self._prepare(index, prompt, each, num_prompts=len(listed))
+            for index, (prompt, each) in enumerate(zip(listed, params, strict=True))
+        ]
+        self._is_interrupted = False
+        try:
+            for answer in answers:
+                self.assembly.engine.add(answer.request)
+                self._answers.add(answer)
+        except SpecCliError as error:
+            index = len(self._answers.request_ids)
+            self._drop_all()
+            raise _number(error, index, len(listed)) from error
+        return self._run()
+
+    def interrupt(self) -> None:
+        """End what is running after the current step; callable from a signal handler."""
+        self._is_interrupted = True
+
+    def _params_for(
+        self, prompts: list[Prompt], params: SamplingParams | list[SamplingParams] | None
+    ) -> list[SamplingParams]:
+        if params is None:
+            params = self.default_params()
+        if isinstance(params, SamplingParams):
+            return [params] * len(prompts)
+        if len(params) != len(prompts):
+            raise UsageError(f"{len(prompts)} prompts came with {len(params)} sampling_params.")
+        return params
+
+    def _prepare(
+        self, index: int, prompt: Prompt, params: SamplingParams, *, num_prompts: int
+    ) -> Answer:
+        assembly = self.assembly
+        try:
+            text, token_ids = self._encode(prompt)
+        except SpecCliError as error:
+            raise _number(error, index, num_prompts) from error
+        ends = set(params.stop_token_ids)
+        if not params.ignore_eos:
+            ends |= assembly.target.end_token_ids
+        request = Request(
+            request_id=f"request-{next(self._numbers)}",
+            prompt_token_ids=tuple(token_ids),
+            params=params,
+            seed=secrets.randbits(32) if params.seed is None else params.seed,
+            end_token_ids=frozenset(ends),
+        )
+        return Answer(request, text, index)
+
+    def _encode(self, prompt: Prompt) -> tuple[str, list[int]]:
+        tokenizer = self.assembly.tokenizer
+        if isinstance(prompt, str):
+            return prompt, tokenizer.encode(prompt)
+        token_ids = list(prompt["prompt_token_ids"])
+        rows = self.assembly.engine.parts.target.vocab_size
+        if not token_ids or not all(isinstance(i, int) and 0 <= i < rows for i in token_ids):
+            raise UsageError(f"prompt_token_ids must be one or more ids below {rows:,}.")
+        text = prompt.get("prompt")
+        return (tokenizer.decode(token_ids) if text is None else str(text)), token_ids
+
+    def _run(self) -> Iterator[Event | TextDelta]:
+        engine = self.assembly.engine
+        try:
+            while engine.has_work:
+                if self._is_interrupted:
+                    events: list[Event] = []
+                    for request_id in self._answers.request_ids:
+                        events += engine.abort(request_id)
+                else:
+                    events = engine.step()
+                for event in events:
+                    yield from self._answers.with_text(event)
+        finally:
+            self._drop_all()
+
+    def _drop_all(self) -> None:
+        """End whatever still runs, so that the engine is idle."""
+        for request_id in self._answers.request_ids:
+            for event in self.assembly.engine.abort(request_id):
+                for _ in self._answers.with_text(event):
+                    pass
+        self._answers.clear()
+
+    def _collect(self, events: Iterator[Event | TextDelta]) -> list[RequestOutput]:
+        outputs: dict[int, RequestOutput] = {}
+        for event in events:
+            if isinstance(event, RequestFinished):
+                answer = self._answers[event.request_id]
+                outputs[answer.index] = answer.output(event)
+        return [outputs[index] for index in sorted(outputs)]
+
+
+def _make_config(**options: Any) -> EngineConfig:
+    known = EngineConfig.__dataclass_fields__
+    for name in options:
+        if name not in known:
+            hint = _VLLM_HINTS.get(name)
+            raise TypeError(f"LLM has no option {name!r}" + (f": {hint}." if hint else "."))
+    return EngineConfig(**options)
+
+
+def _number(error: SpecCliError, index: int, num_prompts: int) -> SpecCliError:
+    """The same failure, saying which of several prompts it is about."""
+    if num_prompts == 1:
+        return error
+    return type(error)(f"prompt {index + 1} of {num_prompts}: {error}", hint=error.hint)
+
+
+def _ignore_stage(stage: Stage) -> None:
+    """Progress goes nowhere."""
