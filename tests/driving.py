@@ -52,14 +52,9 @@ class Answer:
 
 
 class Driver:
-    """An engine and the answers so far.
-
-    Attributes:
-        check_rows: Whether every row is compared with its answer after every step.
-    """
+    """An engine and the answers so far."""
 
     def __init__(self, engine: Engine) -> None:
-        self.check_rows = True
         self.engine = engine
         self.answers: dict[str, Answer] = {}
         self.steps: list[StepFinished] = []
@@ -76,8 +71,7 @@ class Driver:
     def step(self) -> list[Event]:
         events = self.engine.step()
         self._read(events)
-        if self.check_rows:
-            self._check_rows()
+        self._check_rows()
         return events
 
     def run(self, max_steps: int = 100_000) -> dict[str, Answer]:

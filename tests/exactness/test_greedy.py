@@ -6,6 +6,7 @@ equality in float32 is fair to ask.
 
 import itertools
 import random
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from tests import tiny
 from tests.driving import DRAFTS, PLENTY, drive, drive_tiny, request
 from tests.fakes import ScriptedProposer
 
-NUM_TOKENS = 20
+NUM_TOKENS = 16
 BATCHES = (1, 3, 8)
 LENGTHS = range(9)
 OTHERS = tuple(family for family in tiny.FAMILIES if family != "llama")
@@ -26,7 +27,7 @@ def check_cell(family: str, draft: str, k: int, batch: int, num_prompts: int) ->
     driver = drive_tiny(family, draft, k, max_rows=max(1, batch - 1))
     lengths = {}
     for i in range(batch):
-        lengths[str(i)] = NUM_TOKENS - 3 * (i % 4)
+        lengths[str(i)] = NUM_TOKENS - 2 * (i % 4)
         driver.add(request(str(i), tiny.prompt(i % num_prompts), lengths[str(i)]))
         if i % 2:
             driver.step()
@@ -50,7 +51,7 @@ def test_llama_equals_generate(draft: str, k: int, batch: int) -> None:
     check_cell("llama", draft, k, batch, num_prompts=8)
 
 
-def covering(*factors: tuple) -> list[tuple]:
+def covering(*factors: tuple[Any, ...]) -> list[tuple[Any, ...]]:
     """A small set of combinations that holds every pair of values of any two factors.
 
     Greedy: of some random combinations through an uncovered pair, take the one with most of them.
@@ -61,7 +62,7 @@ def covering(*factors: tuple) -> list[tuple]:
     chosen = []
     while missing:
         a, b, x, y = min(missing, key=repr)
-        best: tuple = ()
+        best: tuple[Any, ...] = ()
         most = -1
         for _ in range(30):
             cell = [rng.choice(values) for values in factors]
