@@ -49,6 +49,11 @@ class PackedLinear(nn.Module):
         self.plain_weight = linear.weight if keep_plain else None
         self.packed_weight = _pack(linear.weight.detach())
 
+    @property
+    def weight(self) -> torch.Tensor:
+        """The weight in its plain layout, made anew: few models read it, none at every step."""
+        return self.packed_weight.to_dense() if self.plain_weight is None else self.plain_weight
+
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """`x @ weight.T + bias`, `[..., in]` to `[..., out]`."""
         num_tokens = x.numel() // self.in_features

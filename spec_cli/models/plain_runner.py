@@ -13,6 +13,7 @@ from transformers import DynamicCache, PreTrainedModel
 
 from spec_cli.models.base import Row, RowInput
 from spec_cli.models.budget import MemoryBudget
+from spec_cli.models.quiet import quiet_transformers
 
 
 @dataclass(eq=False, slots=True)
@@ -52,6 +53,8 @@ class PlainRunner:
         config = model.config.get_text_config(decoder=True)
         self.vocab_size = int(config.vocab_size)
         self._bytes_per_token = _attention_bytes(config) * model.dtype.itemsize
+        with quiet_transformers():  # some layers warn of missing kernels on their first call
+            self.forward([RowInput(PlainRow(), [0], 0)])
 
     def bytes_for(self, max_length: int) -> int:
         """See `Runner.bytes_for`."""

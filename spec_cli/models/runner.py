@@ -11,6 +11,7 @@ from spec_cli.models.attention import IMPLEMENTATION, ScoreOptions
 from spec_cli.models.base import Row, RowInput
 from spec_cli.models.budget import MemoryBudget
 from spec_cli.models.plan import ForwardPlan, Span
+from spec_cli.models.quiet import quiet_transformers
 from spec_cli.models.slots import LayerShape, SlotRow, SlotStore
 
 
@@ -167,7 +168,7 @@ class ModelRunner:
 
     def _probe(self) -> tuple[LayerProbe, int]:
         probe = LayerProbe()
-        with torch.inference_mode():
+        with torch.inference_mode(), quiet_transformers():
             width = self._run([0], [0], [0], probe).shape[-1]
         types = getattr(self._model.config.get_text_config(), "layer_types", None) or ()
         for layer, kind in enumerate(types):

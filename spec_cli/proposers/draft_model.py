@@ -122,10 +122,11 @@ class DraftModelProposer:
 
         A lag longer than the step's budget is worked off over several steps, without drafts.
         """
+        lacks = [self._catch_up(run.request.sequence) for run in runs]
         inputs, ready = [], []
         budget = self._max_catch_up
-        for run in runs:
-            lack = self._catch_up(run.request.sequence)
+        # Short lags first: a row that has a long prompt to read must not stop the others.
+        for run, lack in sorted(zip(runs, lacks, strict=True), key=lambda pair: len(pair[1])):
             part = lack[: max(1, budget)]
             budget -= len(part)
             run.is_done = len(part) < len(lack)

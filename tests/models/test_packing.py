@@ -1,0 +1,92 @@
+"""Prepacked weights give the plain product, and only where that is safe."""
+
+import pytest
+import torch
+from torch import nn
+
+from spec_cli.core.progress import Stage
+from spec_cli.models.packing import PackedLinear, pack_linears
+
+
+class Tied(nn.Module):
+    """An embedding, two layers and a head that shares the embedding's weight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(50, 24)
+        self.layers = nn.Sequential(nn.Linear(24, 40), nn.Linear(40, 24, bias=False))
+        self.head = nn.Linear(24, 50, bias=False)
+        self.head.weight = self.embed.weight
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        """Logits."""
+        return self.head(self.layers(self.embed(ids)))
+
+
+@pytest.mark.parametrize("num_tokens", [1, 2, 3, 8, 100])
+def test_packed_product_equals_plain(num_tokens):
+    """A packed model gives the plain model's numbers within 1e-5 for any number of tokens."""
+    model = Tied().eval()
+    ids = torch.arange(num_tokens) % 50
+    with torch.inference_mode():
+        want = model(ids[None])
+        report = pack_linears(model, lambda _: None)
+        got = model(ids[None])
+    assert report.num_packed == 3
+    assert torch.allclose(got, want, atol=1e-5)
+
+
+def test_tied_head_keeps_the_embedding():
+    """Packing a tied head leaves the embedding as it was and counts the second copy."""
+    model = Tied().eval()
+    before = model.embed.weight.detach().clone()
+    report = pack_linears(model, lambda _: None)
+    assert isinstance(model.head, PackedLinear)
+    assert torch.equal(model.embed.weight, before)
+    assert report.extra_bytes >= before.numel() * 4
+
+
+def test_no_tokens_give_no_products():
+    """A forward without tokens returns an empty tensor of the right width."""
+    layer = PackedLinear(nn.Linear(6, 4).eval().requires_grad_(False), keep_plain=False)
+    assert layer(torch.empty(1, 0, 6)).shape == (1, 0, 4)
+
+
+def test_weight_can_still_be_read():
+    """A model that reads a packed layer's weight gets the numbers it put in."""
+    linear = nn.Linear(33, 70).requires_grad_(False)
+    for keep_plain in (False, True):
+        assert torch.equal(PackedLinear(linear, keep_plain=keep_plain).weight, linear.weight)
+
+
+def test_subclasses_hooks_and_shared_weights_stay_plain():
+    """Layers that something else reads or watches are not packed."""
+
+    class Odd(nn.Linear):
+        """A subclass may use its weight in its own way."""
+
+    shared = nn.Linear(8, 8)
+    other = nn.Linear(8, 8)
+    other.weight = shared.weight
+    hooked = nn.Linear(8, 8)
+    hooked.register_forward_hook(lambda *_: None)
+    model = nn.Sequential(Odd(8, 8), shared, other, hooked, nn.Linear(8, 8)).eval()
+    report = pack_linears(model, lambda _: None)
+    assert report.num_packed == 1
+    assert isinstance(model[4], PackedLinear)
+
+
+def test_progress_counts_layers():
+    """Each packed layer is reported, the last as the total."""
+    stages: list[Stage] = []
+    pack_linears(Tied().eval(), stages.append)
+    assert [(stage.done, stage.total) for stage in stages] == [(1, 3), (2, 3), (3, 3)]
+
+
+def test_a_format_the_cpu_lacks_falls_back_with_a_notice():
+    """Where the operator refuses a format the layers stay plain and the reason is told."""
+    model = nn.Sequential(nn.Linear(8, 8)).to(torch.bfloat16).eval()
+    report = pack_linears(model, lambda _: None)
+    assert (report.num_packed == 1) == (report.notice is None)
+    x = torch.randn(1, 2, 8, dtype=torch.bfloat16)
+    assert model(x).shape == (1, 2, 8)
