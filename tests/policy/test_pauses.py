@@ -1,0 +1,130 @@
+"""What the goodput policy does with rows that differ, and how it behaves while paused."""
+
+import re
+from dataclasses import replace
+
+from spec_cli.core.events import RowStep, SpeculationState, StepFinished, StepTimes
+from spec_cli.policy.base import RowOutlook
+from spec_cli.policy.cost import CostModel
+from spec_cli.policy.goodput import GoodputPolicy
+from spec_cli.policy.surface import CostPrior
+
+_STEP_S = 0.02
+_ON = SpeculationState("on")
+
+
+def _play(
+    policy: GoodputPolicy,
+    rows: tuple[RowOutlook, ...],
+    accepts: tuple[bool, ...],
+    *,
+    token: float,
+    draft: float = 0.0,
+) -> tuple[int, ...]:
+    """One step in which a row's drafts are all right or all wrong."""
+    lengths = policy.choose(rows, 0)
+    total = len(rows) + sum(lengths)
+    steps = tuple(
+        RowStep(
+            row.request_id, row.source, (0,) * length, length if accept else 0,
+            1 + (length if accept else 0), length, row.context_length,
+        )
+        for row, length, accept in zip(rows, lengths, accepts, strict=True)
+    )  # fmt: skip
+    by_model = [n for n, row in zip(lengths, rows, strict=True) if row.source == "draft"]
+    passes = max(by_model, default=0)
+    times = StepTimes(_STEP_S * draft * passes, _STEP_S * (1 + token * total), 0.0, 0.0)
+    policy.observe(StepFinished(0, 0.0, steps, 0, times, _ON))
+    for row, length, accept in zip(rows, lengths, accepts, strict=True):
+        if not length and row.source != "draft":
+            policy.observe_shadow(
+                row.source, row.request_id, row.match_length, 1, 1 if accept else 0
+            )
+    return lengths
+
+
+def test_only_the_row_whose_text_repeats_drafts() -> None:
+    """A lookup row that is always right drafts long while its neighbours draft nothing."""
+    policy = GoodputPolicy()
+    rows = tuple(RowOutlook(f"r{i}", "ngram", 8, 100, 3) for i in range(4))
+    accepts = (False, True, False, False)
+    for _ in range(60):
+        lengths = _play(policy, rows, accepts, token=0.1)
+    assert lengths[1] >= 4
+    assert (lengths[0], lengths[2], lengths[3]) == (0, 0, 0)
+
+
+def test_a_draft_model_and_lookup_share_a_batch() -> None:
+    """Each row drafts by its own source's figures, even where a draft token costs nothing."""
+    cost = CostModel(draft=CostPrior(0.002, 0.0))
+    policy = GoodputPolicy(cost=cost)
+    rows = (
+        RowOutlook("lookup", "ngram", 8, 100, 12),
+        RowOutlook("right", "draft", 8, 100, 0, 1),
+        RowOutlook("wrong", "draft", 8, 100, 0, 1),
+    )
+    for _ in range(80):
+        lengths = _play(policy, rows, (True, True, False), token=0.03, draft=0.05)
+    assert min(lengths[0], lengths[1]) >= 4
+    assert lengths[2] <= 1
+
+
+def test_lookup_comes_back_without_drafting() -> None:
+    """The shadow alone, no probe, tells a paused lookup that its guesses turned right."""
+    policy = GoodputPolicy()
+    rows = (RowOutlook("r", "ngram", 8, 100, 3),)
+    for _ in range(80):
+        _play(policy, rows, (False,), token=0.2)
+    assert policy.state != _ON
+    guess = [_play(policy, rows, (True,), token=0.2) for _ in range(40)]
+    assert policy.state == _ON
+    assert guess[-1][0] >= 2
+
+
+def test_the_reason_compares_acceptance_with_break_even() -> None:
+    """As the stats line has it, with the counts behind the figure."""
+    policy = GoodputPolicy()
+    rows = (RowOutlook("r", "draft", 8, 100, 0, 1),)
+    assert policy.state == SpeculationState("paused", "timing the target's own step first")
+    for _ in range(60):
+        _play(policy, rows, (False,), token=0.05, draft=0.3)
+    assert policy.state.mode == "paused"
+    reason = policy.state.reason or ""
+    assert re.fullmatch(r"accepted 0 % \(0/\d+\) < break-even \d\d %", reason)
+
+
+def test_probes_are_few_and_far_between() -> None:
+    """Once it has backed off, one step in twenty at most drafts, one token for one row."""
+    policy = GoodputPolicy()
+    rows = tuple(RowOutlook(f"r{i}", "draft", 8, 100, 0, 1 + i) for i in range(2))
+    for _ in range(100):
+        _play(policy, rows, (False, False), token=0.05, draft=0.4)
+    lengths = [_play(policy, rows, (False, False), token=0.05, draft=0.4) for _ in range(200)]
+    probes = [step for step in lengths if any(step)]
+    assert 2 <= len(probes) <= 10
+    assert all(sum(step) == 1 for step in probes)
+
+
+def test_a_lag_too_long_to_pay_back_stays_off() -> None:
+    """A row that a draft model lags far behind is neither drafted for nor probed."""
+    policy = GoodputPolicy()
+    near = (RowOutlook("r", "draft", 8, 100, 0, 1),)
+    for _ in range(60):
+        _play(policy, near, (True,), token=0.05, draft=0.2)
+    assert policy.state.mode == "on"
+    far = (replace(near[0], request_id="far", num_lag_tokens=10**7),)
+    lengths = [_play(policy, far, (True,), token=0.05, draft=0.2) for _ in range(60)]
+    assert not any(map(any, lengths))
+    assert policy.state.reason == "catching up on 10000000 tokens would not pay"
+
+
+def test_lengths_keep_to_the_offers() -> None:
+    """Nothing offered, nothing drafted; no rows, no lengths."""
+    policy = GoodputPolicy(4)
+    for step in range(60):
+        rows = tuple(RowOutlook(f"r{i}", "draft", (step + i) % 7, 50, 0, 1) for i in range(3))
+        lengths = _play(policy, rows, (True, True, False), token=0.01, draft=0.05)
+        assert all(
+            0 <= n <= min(4, row.max_draft_tokens) for n, row in zip(lengths, rows, strict=True)
+        )
+    assert policy.choose((), 12) == ()
