@@ -19,7 +19,7 @@ from spec_cli.core.stats import StatsRecorder
 from spec_cli.engine.active import ActiveRow, Outcome, row_outlook, row_step, settle
 from spec_cli.engine.parts import EngineParts, StepTimer
 from spec_cli.engine.scheduler import PrefillBudget, Scheduler, Waiting
-from spec_cli.models.base import RowInput
+from spec_cli.models.base import Row, RowInput
 from spec_cli.models.budget import format_bytes
 from spec_cli.proposers.base import DraftRequest
 from spec_cli.sampling.verify import VerifyMode, verify
@@ -141,7 +141,7 @@ class Engine:
     def _admit(self) -> list[Event]:
         """Give rows to waiting requests, oldest first, while rows and memory last."""
         events: list[Event] = []
-        target, proposer = self.parts.target, self.parts.proposer
+        target = self.parts.target
         while waiting := self._scheduler.next_waiting:
             sequence = waiting.sequence
             need = target.bytes_for(sequence.max_length)
@@ -150,11 +150,12 @@ class Engine:
                 for other in self._scheduler.waiting
             )
             num_rows = min(num_alike, self._scheduler.max_rows - len(self._scheduler.running))
-            row = target.acquire(sequence.token_ids, sequence.max_length, num_rows)
+            row = self._acquire(sequence, num_rows)
             if row is None:
-                break
-            if proposer is not None and not proposer.admit(sequence, num_rows):
-                target.release(row)
+                # Rows for many in one cache may have left too little for one in the other.
+                self.parts.budget.reclaim()
+                row = self._acquire(sequence, 1)
+            if row is None:
                 break
             recorder = StatsRecorder(sequence.num_prompt_tokens, len(row.token_ids))
             now = self.parts.clock()
@@ -165,6 +166,15 @@ class Engine:
                 )
             )
         return events
+
+    def _acquire(self, sequence: Sequence, num_rows: int) -> Row | None:
+        """A row in the target's cache and one in the proposer's, or neither."""
+        target, proposer = self.parts.target, self.parts.proposer
+        row = target.acquire(sequence.token_ids, sequence.max_length, num_rows)
+        if row is not None and proposer is not None and not proposer.admit(sequence, num_rows):
+            target.release(row)
+            return None
+        return row
 
     def _propose(self, decoding: list[ActiveRow], num_prefill: int) -> list[Proposal]:
         """One proposal per decoding row, empty where the policy wants none."""
@@ -262,12 +272,13 @@ class Engine:
     def _check_memory(self, max_length: int) -> None:
         target, proposer = self.parts.target, self.parts.proposer
         need = target.bytes_for(max_length)
-        need += proposer.bytes_for(max_length) if proposer is not None else 0
+        own = proposer.bytes_for(max_length) if proposer is not None else 0
         total = self.parts.budget.total_bytes
-        if need > total:
+        if (need := need + own) > total:
+            without = ", or --spec ngram, which needs no cache of its own" if own else ""
             raise InsufficientMemoryError(
                 f"a row of {max_length:,} tokens needs {format_bytes(need)} of key-value cache; "
                 f"{format_bytes(total)} are free for it.",
                 hint=f"-c {max(1, max_length * total // need // 2):,} or less, fewer --max-tokens, "
-                "a larger --memory, or --spec ngram, which needs no cache of its own",
+                f"a larger --memory{without}",
             )

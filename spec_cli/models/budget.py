@@ -28,11 +28,15 @@ class MemoryBudget:
             reclaim: Whether unused cache may be dropped for it.
         """
         if self.used_bytes + num_bytes > self.total_bytes and reclaim:
-            self.used_bytes -= sum(drop() for drop in self._reclaimers)
+            self.reclaim()
         if self.used_bytes + num_bytes > self.total_bytes:
             return False
         self.used_bytes += num_bytes
         return True
+
+    def reclaim(self) -> None:
+        """Drop all unused cache."""
+        self.used_bytes -= sum(drop() for drop in self._reclaimers)
 
     def release(self, num_bytes: int) -> None:
         """Give bytes back."""
