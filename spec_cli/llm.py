@@ -5,7 +5,7 @@ Familiar to vLLM's users on purpose. The command line uses only what is here.
 
 import itertools
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal
 
 from spec_cli.core.config import EngineConfig
@@ -16,20 +16,11 @@ from spec_cli.core.params import SamplingParams
 from spec_cli.core.progress import ReportStage, Stage
 from spec_cli.core.sequence import Request
 from spec_cli.engine.answers import Answer, Answers
-from spec_cli.engine.assembly import Assembly, assemble
+from spec_cli.engine.assembly import Assembly, assemble, reassemble
 
 Message = dict[str, str]
-Prompt = str | dict[str, Any]
+Prompt = str | Mapping[str, Any]
 """Text, or `{"prompt_token_ids": [...]}`."""
-
-_VLLM_HINTS = {
-    "use_v2_block_manager": "drop it: rows are always managed this way here",
-    "speculative_config": "use draft_model=, num_draft_tokens= and spec= instead",
-    "tensor_parallel_size": "drop it: a model is spread over the GPUs at hand by device='auto'",
-    "gpu_memory_utilization": "use memory_bytes= instead",
-    "max_model_len": "use ctx_size= instead",
-    "max_num_seqs": "use max_rows= instead",
-}
 
 
 class LLM:
@@ -71,19 +62,19 @@ class LLM:
         if speculative_model == "[ngram]":
             speculative_model, options["spec"] = None, "ngram"
         length = num_draft_tokens if num_draft_tokens is not None else num_speculative_tokens
-        self.config = _make_config(
+        config = EngineConfig.from_options(
             model=model,
             draft_model=draft_model if draft_model is not None else speculative_model,
             num_draft_tokens="auto" if length is None else length,
             **options,
         )
-        self._assembly: Assembly | None = assemble(self.config, report or _ignore_stage)
+        self._assembly: Assembly | None = assemble(config, report or _ignore_stage)
         self._answers = Answers(self._assembly.texts)
         self._numbers = itertools.count()
         self._is_interrupted = False
 
     def __enter__(self) -> "LLM":
-        """Nothing is opened that the constructor did not."""
+        """Return itself: the constructor loaded everything."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -93,13 +84,33 @@ class LLM:
     @property
     def assembly(self) -> Assembly:
         """The loaded models and what is known of them."""
-        if self._assembly is None:
-            raise UsageError("this LLM is closed.")
-        return self._assembly
+        if self._assembly is not None:
+            return self._assembly
+        raise UsageError("this LLM is closed.")
 
     def close(self) -> None:
         """Free the models and their caches; a second call does nothing."""
         self._assembly = None
+
+    @property
+    def config(self) -> EngineConfig:
+        """What it was built from, `speculate` included."""
+        return self.assembly.config
+
+    def speculate(self, *, report: ReportStage | None = None, **changes: Any) -> None:
+        """Speculate in another way; the target is not loaded again and its cache is kept.
+
+        Args:
+            report: Told of the loading of another draft model.
+            **changes: Fields of `EngineConfig` about speculation, such as `spec`.
+
+        Raises:
+            TypeError: A field is not about speculation.
+            SpecCliError: It cannot be done; what was set before goes on.
+        """
+        config = self.config.with_speculation(**changes)
+        self._assembly = reassemble(self.assembly, config, report or _ignore_stage)
+        self._answers = Answers(self._assembly.texts)
 
     def default_params(self, **changes: Any) -> SamplingParams:
         """The model's recommended sampling parameters, with changes of yours.
@@ -113,8 +124,8 @@ class LLM:
 
     def generate(
         self,
-        prompts: Prompt | list[Prompt],
-        sampling_params: SamplingParams | list[SamplingParams] | None = None,
+        prompts: Prompt | Iterable[Prompt],
+        sampling_params: SamplingParams | Iterable[SamplingParams] | None = None,
     ) -> list[RequestOutput]:
         """Continue raw prompts, all in one batch.
 
@@ -129,8 +140,8 @@ class LLM:
 
     def chat(
         self,
-        messages: list[Message] | list[list[Message]],
-        sampling_params: SamplingParams | list[SamplingParams] | None = None,
+        messages: Iterable[Message] | Iterable[Iterable[Message]],
+        sampling_params: SamplingParams | Iterable[SamplingParams] | None = None,
         *,
         chat_template_kwargs: dict[str, Any] | None = None,
     ) -> list[RequestOutput]:
@@ -141,14 +152,13 @@ class LLM:
             sampling_params: As in `generate`.
             chat_template_kwargs: Extra variables of the model's chat template.
         """
-        conversations: list[list[Message]] = (
-            [messages] if messages and isinstance(messages[0], dict) else messages  # type: ignore[list-item]
-        )
+        listed: list[Any] = list(messages)
+        conversations = [listed] if listed and isinstance(listed[0], Mapping) else listed
         prompts = [self.render(each, chat_template_kwargs) for each in conversations]
         return self._collect(self.events(prompts, sampling_params))
 
     def render(
-        self, messages: list[Message], chat_template_kwargs: dict[str, Any] | None = None
+        self, messages: Iterable[Message], chat_template_kwargs: dict[str, Any] | None = None
     ) -> Prompt:
         """Turn a conversation into a prompt for `generate`, `stream` and `events`.
 
@@ -156,17 +166,15 @@ class LLM:
             UsageError: The model has no chat template, or its template refuses the messages.
         """
         tokenizer = self.assembly.tokenizer
-        return {
-            "prompt": tokenizer.render_chat(messages, template_kwargs=chat_template_kwargs),
-            "prompt_token_ids": tokenizer.encode_chat(
-                messages, template_kwargs=chat_template_kwargs
-            ),
-        }
+        listed = list(messages)
+        text = tokenizer.render_chat(listed, template_kwargs=chat_template_kwargs)
+        token_ids = tokenizer.encode_chat(listed, template_kwargs=chat_template_kwargs)
+        return {"prompt": text, "prompt_token_ids": token_ids}
 
     def stream(
         self,
-        prompts: Prompt | list[Prompt],
-        sampling_params: SamplingParams | list[SamplingParams] | None = None,
+        prompts: Prompt | Iterable[Prompt],
+        sampling_params: SamplingParams | Iterable[SamplingParams] | None = None,
     ) -> Iterator[TextDelta]:
         """Like `generate`, text as it comes, each piece with its origin."""
         for event in self.events(prompts, sampling_params):
@@ -175,20 +183,19 @@ class LLM:
 
     def events(
         self,
-        prompts: Prompt | list[Prompt],
-        sampling_params: SamplingParams | list[SamplingParams] | None = None,
+        prompts: Prompt | Iterable[Prompt],
+        sampling_params: SamplingParams | Iterable[SamplingParams] | None = None,
     ) -> Iterator[Event | TextDelta]:
         """Everything the engine tells, with the text of the answers.
 
-        The prompts are checked when this is called, before anything is generated. Leaving the
-        iterator early ends the requests and frees their rows.
+        Prompts are checked at once. Leaving the iterator early ends the requests.
 
         Raises:
             SpecCliError: A prompt cannot be run; with several, the message names it.
         """
         if self._answers:
             raise UsageError("this LLM is busy: finish or close the iterator that is running.")
-        listed = prompts if isinstance(prompts, list) else [prompts]
+        listed = [prompts] if isinstance(prompts, str | Mapping) else list(prompts)
         params = self._params_for(listed, sampling_params)
         answers = [
             self._prepare(index, prompt, each, num_prompts=len(listed))
@@ -210,15 +217,16 @@ class LLM:
         self._is_interrupted = True
 
     def _params_for(
-        self, prompts: list[Prompt], params: SamplingParams | list[SamplingParams] | None
+        self, prompts: list[Prompt], params: SamplingParams | Iterable[SamplingParams] | None
     ) -> list[SamplingParams]:
         if params is None:
             params = self.default_params()
         if isinstance(params, SamplingParams):
             return [params] * len(prompts)
-        if len(params) != len(prompts):
-            raise UsageError(f"{len(prompts)} prompts came with {len(params)} sampling_params.")
-        return params
+        listed = list(params)
+        if len(listed) != len(prompts):
+            raise UsageError(f"{len(prompts)} prompts came with {len(listed)} sampling_params.")
+        return listed
 
     def _prepare(
         self, index: int, prompt: Prompt, params: SamplingParams, *, num_prompts: int
@@ -283,15 +291,6 @@ class LLM:
         return [outputs[index] for index in sorted(outputs)]
 
 
-def _make_config(**options: Any) -> EngineConfig:
-    known = EngineConfig.__dataclass_fields__
-    for name in options:
-        if name not in known:
-            hint = _VLLM_HINTS.get(name)
-            raise TypeError(f"LLM has no option {name!r}" + (f": {hint}." if hint else "."))
-    return EngineConfig(**options)
-
-
 def _number(error: SpecCliError, index: int, num_prompts: int) -> SpecCliError:
     """The same failure, saying which of several prompts it is about."""
     if num_prompts == 1:
@@ -299,5 +298,5 @@ def _number(error: SpecCliError, index: int, num_prompts: int) -> SpecCliError:
     return type(error)(f"prompt {index + 1} of {num_prompts}: {error}", hint=error.hint)
 
 
-def _ignore_stage(stage: Stage) -> None:
+def _ignore_stage(_: Stage) -> None:
     """Progress goes nowhere."""

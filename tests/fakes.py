@@ -4,7 +4,7 @@ import torch
 
 from spec_cli.core.proposal import Proposal
 from spec_cli.core.sequence import Request, Sequence
-from spec_cli.models.base import RowInput
+from spec_cli.models.base import Row, RowInput
 from spec_cli.proposers.base import DraftRequest, Outlook
 
 
@@ -31,7 +31,7 @@ class FakeRunner:
         self.context_length = context_length
         self.num_forwards = 0
         self.positions: list[int] = []
-        self.rows_in_use: list[FakeRow] = []
+        self.rows_in_use: list[Row] = []
 
     def next_logits(self, token_ids: list[int]) -> torch.Tensor:
         """Logits `[V]` after these tokens."""
@@ -48,11 +48,11 @@ class FakeRunner:
         self.rows_in_use.append(row)
         return row
 
-    def release(self, row: FakeRow) -> None:
+    def release(self, row: Row) -> None:
         """Give it back; twice is an error."""
         self.rows_in_use.remove(row)
 
-    def truncate(self, row: FakeRow, length: int) -> None:
+    def truncate(self, row: Row, length: int) -> None:
         """Forget the rest."""
         del row.token_ids[length:]
 

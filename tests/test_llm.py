@@ -194,7 +194,7 @@ def test_unknown_options_are_type_errors(target):
     """An option that does not exist is refused by name; vLLM's own get a hint."""
     with pytest.raises(TypeError, match="no option 'temprature'"):
         LLM(target, temprature=1)
-    with pytest.raises(TypeError, match="use_v2_block_manager.*drop it"):
+    with pytest.raises(TypeError, match=r"use_v2_block_manager.*drop it"):
         LLM(target, use_v2_block_manager=True)
 
 
@@ -256,7 +256,9 @@ def test_d03_swapped_ids_are_refused_before_weights(target, tmp_path):
     other = save_text_model(tmp_path / "other")
     text = (other / "tokenizer.json").read_text()
     assert '"a": ' in text
-    swapped = text.replace('"!": ', '"\x00": ').replace('"a": ', '"!": ').replace('"\x00": ', '"a": ')
+    swapped = (
+        text.replace('"!": ', '"\x00": ').replace('"a": ', '"!": ').replace('"\x00": ', '"a": ')
+    )
     (other / "tokenizer.json").write_text(swapped)
     (other / "model.safetensors").write_bytes(b"never read")
     with pytest.raises(SpecCliError) as caught:
@@ -351,6 +353,28 @@ def test_default_params_follow_generation_config(tmp_path):
         params = llm.default_params(max_tokens=4)
         assert (params.temperature, params.top_k, params.max_tokens) == (0.6, 20, 4)
         assert any("no_repeat_ngram_size" in notice for notice in llm.assembly.notices)
+
+
+def test_speculation_changes_without_reloading(target, draft):
+    """Switching proposer and draft length keeps the target, its cache and its text."""
+    with LLM(target, spec="off") as llm:
+        weights = llm.assembly.target.model
+        want = llm.generate(PROMPTS[0], GREEDY)[0].text
+        for changes in (
+            {"spec": "ngram", "num_draft_tokens": 4},
+            {"spec": "draft", "draft_model": draft, "num_draft_tokens": 3},
+            {"spec": "off", "num_draft_tokens": "auto"},
+        ):
+            llm.speculate(**changes)
+            output = llm.generate(PROMPTS[0], GREEDY)[0]
+            assert output.text == want
+            assert output.stats.num_cached_tokens == len(output.prompt_token_ids) - 1
+            assert llm.assembly.target.model is weights
+        with pytest.raises(ModelUnavailableError, match="draft model"):
+            llm.speculate(spec="draft", draft_model="./nope")
+        assert llm.assembly.spec == "off"
+        with pytest.raises(TypeError, match="dtype"):
+            llm.speculate(dtype="float32")
 
 
 def test_closed_llm_says_so(target):

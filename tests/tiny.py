@@ -151,7 +151,8 @@ def reference(model: PreTrainedModel, prompt: list[int], num_tokens: int) -> lis
     top = torch.stack(output.logits)[:, 0].topk(2).values  # [T, 2]
     gap = float((top[:, 0] - top[:, 1]).min())
     assert gap >= 1e-4, f"a near-tie in the reference: top-2 gap {gap:.1e}"
-    return output.sequences[0, len(prompt) :].tolist()
+    tokens: list[int] = output.sequences[0, len(prompt) :].tolist()
+    return tokens
 
 
 def prompt(index: int) -> tuple[int, ...]:

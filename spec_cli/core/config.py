@@ -1,9 +1,9 @@
 """How an engine is to be built, validated before anything is loaded."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from spec_cli.core.errors import UsageError
 
@@ -13,6 +13,27 @@ Verify = Literal["coupled", "rejection"]
 MAX_DRAFT_TOKENS = 32
 _SPECS = ("auto", "ngram", "draft", "off")
 _VERIFY = ("coupled", "rejection")
+
+_SPECULATION_FIELDS = frozenset(
+    {
+        "draft_model",
+        "draft_p_min",
+        "draft_revision",
+        "ngram_max",
+        "ngram_min",
+        "num_draft_tokens",
+        "spec",
+        "verify",
+    }
+)
+_VLLM_HINTS = {
+    "use_v2_block_manager": "drop it: rows are always managed this way here",
+    "speculative_config": "use draft_model=, num_draft_tokens= and spec= instead",
+    "tensor_parallel_size": "drop it: a model is spread over the GPUs at hand by device='auto'",
+    "gpu_memory_utilization": "use memory_bytes= instead",
+    "max_model_len": "use ctx_size= instead",
+    "max_num_seqs": "use max_rows= instead",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +106,32 @@ class EngineConfig:
             low, high = self.ngram_sizes
             raise UsageError(f"ngram_min is {low}, above ngram_max, which is {high}.")
         self._check_effects()
+
+    @classmethod
+    def from_options(cls, **options: Any) -> "EngineConfig":
+        """Make a configuration from names that a user typed.
+
+        Raises:
+            TypeError: A name does not exist; vLLM's own get a hint.
+            UsageError: A value cannot work.
+        """
+        for name in options:
+            if name not in cls.__dataclass_fields__:
+                hint = _VLLM_HINTS.get(name)
+                raise TypeError(f"LLM has no option {name!r}" + (f": {hint}." if hint else "."))
+        return cls(**options)
+
+    def with_speculation(self, **changes: Any) -> "EngineConfig":
+        """The same models otherwise, another way to speculate.
+
+        Raises:
+            TypeError: A name is not about speculation.
+            UsageError: A value cannot work.
+        """
+        fixed = sorted(changes.keys() - _SPECULATION_FIELDS)
+        if fixed:
+            raise TypeError(f"a loaded target cannot change {', '.join(fixed)}.")
+        return replace(self, **changes)
 
     @property
     def proposer(self) -> Literal["ngram", "draft", "off"]:

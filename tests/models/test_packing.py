@@ -20,7 +20,8 @@ class Tied(nn.Module):
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
         """Logits."""
-        return self.head(self.layers(self.embed(ids)))
+        logits: torch.Tensor = self.head(self.layers(self.embed(ids)))
+        return logits
 
 
 @pytest.mark.parametrize("num_tokens", [1, 2, 3, 8, 100])
