@@ -6,6 +6,7 @@ chose, never from the sampled outcome: chance enters only through what the polic
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from random import Random
 
 from spec_cli.core.events import RowStep, SpeculationState, StepFinished, StepTimes
@@ -170,13 +171,14 @@ class Simulation:
 
     def situation(self) -> Situation:
         """What the coming step offers."""
-        rng = Random(self._seed * 100_003 + self.step)
+        is_draft = self.world.source == "draft"
+        rng = self._rng if is_draft else Random(self._seed * 100_003 + self.step)
         rows: list[RowOutlook] = []
         survival: list[tuple[float, ...]] = []
         for index, text in enumerate(self.world.texts):
             state, match_length = self._match(text, rng)
             offered = MAX_DRAFT_TOKENS if state is not None else 0
-            lag = self._lags[index] if self.world.source == "draft" else 0
+            lag = self._lags[index] if is_draft else 0
             rows.append(
                 RowOutlook(
                     f"r{index}", self.world.source, offered, 300 + 2 * self.step, match_length, lag
@@ -284,6 +286,7 @@ class Simulation:
         return costs.step_s * costs.lookup * sum(length > 0 for length in lengths)
 
 
+@cache
 def _survival(hazards: tuple[float, ...]) -> tuple[float, ...]:
     survived = 1.0
     result = []

