@@ -34,9 +34,7 @@ class LLM:
         model: str | None = None,
         *,
         draft_model: str | None = None,
-        num_draft_tokens: int | Literal["auto"] | None = None,
-        speculative_model: str | None = None,
-        num_speculative_tokens: int | None = None,
+        num_draft_tokens: int | Literal["auto"] = "auto",
         report: ReportStage | None = None,
         **options: Any,
     ) -> None:
@@ -46,27 +44,16 @@ class LLM:
             model: Hub name, folder or .gguf file of the target; None is the default model.
             draft_model: The same of a draft model with the target's tokenizer.
             num_draft_tokens: Draft length, 1 to 32, or `auto`.
-            speculative_model: vLLM's name for `draft_model`; `[ngram]` is lookup.
-            num_speculative_tokens: vLLM's name for `num_draft_tokens`.
             report: Told of downloads and loading.
-            **options: Other fields of `EngineConfig`, such as `spec`, `dtype` or `ctx_size`.
+            **options: Other fields of `EngineConfig`, such as `spec`, `dtype` or `ctx_size`; and
+                vLLM's names `speculative_model` and `num_speculative_tokens`.
 
         Raises:
             TypeError: An option does not exist.
             SpecCliError: The models cannot be run as asked; the message says what to do.
         """
-        if draft_model is not None and speculative_model is not None:
-            raise UsageError("draft_model and speculative_model are two names for one thing.")
-        if num_draft_tokens is not None and num_speculative_tokens is not None:
-            raise UsageError("num_draft_tokens and num_speculative_tokens are one thing.")
-        if speculative_model == "[ngram]":
-            speculative_model, options["spec"] = None, "ngram"
-        length = num_draft_tokens if num_draft_tokens is not None else num_speculative_tokens
         config = EngineConfig.from_options(
-            model=model,
-            draft_model=draft_model if draft_model is not None else speculative_model,
-            num_draft_tokens="auto" if length is None else length,
-            **options,
+            model=model, draft_model=draft_model, num_draft_tokens=num_draft_tokens, **options
         )
         self._assembly: Assembly | None = assemble(config, report or _ignore_stage)
         self._answers = Answers(self._assembly.texts)

@@ -198,6 +198,16 @@ def test_unknown_options_are_type_errors(target):
         LLM(target, use_v2_block_manager=True)
 
 
+def test_names_of_vllm(target, draft):
+    """vLLM's names mean ours, `[ngram]` is lookup, and giving both names is refused."""
+    with LLM(target, speculative_model="[ngram]", num_speculative_tokens=4) as llm:
+        assert (llm.config.proposer, llm.config.num_draft_tokens) == ("ngram", 4)
+    with pytest.raises(UsageError, match="speculative_model and draft_model"):
+        LLM(target, draft_model=draft, speculative_model=draft)
+    with pytest.raises(UsageError, match="num_speculative_tokens and num_draft_tokens"):
+        LLM(target, num_draft_tokens=3, num_speculative_tokens=3)
+
+
 @pytest.mark.parametrize(
     ("options", "word"),
     [

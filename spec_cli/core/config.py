@@ -26,6 +26,10 @@ _SPECULATION_FIELDS = frozenset(
         "verify",
     }
 )
+_ALIASES = (
+    ("speculative_model", "draft_model", None),
+    ("num_speculative_tokens", "num_draft_tokens", "auto"),
+)
 _VLLM_HINTS = {
     "use_v2_block_manager": "drop it: rows are always managed this way here",
     "speculative_config": "use draft_model=, num_draft_tokens= and spec= instead",
@@ -111,10 +115,19 @@ class EngineConfig:
     def from_options(cls, **options: Any) -> "EngineConfig":
         """Make a configuration from names that a user typed.
 
+        `speculative_model` (`[ngram]` is lookup) and `num_speculative_tokens` are vLLM's names.
+
         Raises:
             TypeError: A name does not exist; vLLM's own get a hint.
             UsageError: A value cannot work.
         """
+        for alias, name, unset in _ALIASES:
+            value = options.pop(alias, None)
+            if value is None:
+                continue
+            if options.get(name, unset) != unset:
+                raise UsageError(f"{alias} and {name} are two names for one thing.")
+            options |= {"spec": "ngram"} if value == "[ngram]" else {name: value}
         for name in options:
             if name not in cls.__dataclass_fields__:
                 hint = _VLLM_HINTS.get(name)
