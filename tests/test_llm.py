@@ -199,7 +199,7 @@ def test_unknown_options_are_type_errors(target):
 
 
 def test_names_of_vllm(target, draft):
-    """vLLM's names mean ours, `[ngram]` is lookup, and giving both names is refused."""
+    """The names of vLLM mean ours, `[ngram]` is lookup, and giving both names is refused."""
     with LLM(target, speculative_model="[ngram]", num_speculative_tokens=4) as llm:
         assert (llm.config.proposer, llm.config.num_draft_tokens) == ("ngram", 4)
     with pytest.raises(UsageError, match="speculative_model and draft_model"):
