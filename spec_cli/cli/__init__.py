@@ -1,0 +1,14 @@
+"""The command line: one module per command, loaded light so that `--help` answers at once."""
+
+import sys
+
+
+def main() -> None:
+    """Run `spec-cli` with the arguments of the process."""
+    try:
+        from spec_cli.cli.main import app
+
+        app(prog_name="spec-cli")
+    except KeyboardInterrupt:
+        # Ctrl-C so early that nothing was set up to answer it.
+        sys.exit(130)

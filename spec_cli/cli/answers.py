@@ -1,0 +1,100 @@
+"""What the events of a run add up to: one answer per prompt."""
+
+from dataclasses import dataclass, field
+
+from spec_cli.core.events import (
+    Event,
+    RequestFinished,
+    RequestStarted,
+    SpeculationState,
+    StepFinished,
+    TextDelta,
+    TokensEmitted,
+)
+from spec_cli.core.sequence import FinishReason
+from spec_cli.core.stats import RequestStats
+
+_THOUGHT_BEGINS, _THOUGHT_ENDS = "<think>", "</think>"
+
+
+@dataclass(slots=True)
+class Answer:
+    """One answer as far as it has come.
+
+    Attributes:
+        index: Number of its prompt, from 0.
+        text: Pieces of its text.
+        token_ids: Its tokens, an end token included.
+        finish_reason: None while it runs.
+        stats: None while it runs.
+        first_token_s: When its first token came, on the engine's clock.
+        last_token_s: When its last token came.
+        num_reasoning_tokens: Tokens up to the end of its thoughts.
+    """
+
+    index: int
+    pieces: list[str] = field(default_factory=list)
+    token_ids: list[int] = field(default_factory=list)
+    finish_reason: FinishReason | None = None
+    stats: RequestStats | None = None
+    first_token_s: float | None = None
+    last_token_s: float = 0.0
+    num_reasoning_tokens: int = 0
+    _is_thinking: bool = False
+
+    @property
+    def text(self) -> str:
+        """The text so far."""
+        return "".join(self.pieces)
+
+    def add_text(self, text: str) -> None:
+        """Append a piece; the markers of a thought are special tokens and come whole."""
+        self.pieces.append(text)
+        if _THOUGHT_BEGINS in text:
+            self._is_thinking = True
+        if self._is_thinking or _THOUGHT_ENDS in text:
+            self.num_reasoning_tokens = len(self.token_ids)
+        if _THOUGHT_ENDS in text:
+            self._is_thinking = False
+
+    def add_tokens(self, event: TokensEmitted) -> None:
+        """Append the tokens of a step."""
+        if self.first_token_s is None:
+            self.first_token_s = event.time_s
+        self.last_token_s = event.time_s
+        self.token_ids += [token.token_id for token in event.tokens]
+
+
+class Answers:
+    """The answers of one call of `LLM.events`, in the order of the prompts.
+
+    Attributes:
+        state: Speculation as it was last.
+    """
+
+    def __init__(self, state: SpeculationState) -> None:
+        self.state = state
+        self._by_request: dict[str, Answer] = {}
+
+    def __iter__(self):  # type: ignore[no-untyped-def]
+        return iter(self._by_request.values())
+
+    def of(self, request_id: str) -> Answer:
+        """The answer to a request; requests are first heard of in the order of their prompts."""
+        index = len(self._by_request)
+        return self._by_request.setdefault(request_id, Answer(index))
+
+    def read(self, event: Event | TextDelta) -> None:
+        """Take in one event."""
+        if isinstance(event, StepFinished):
+            self.state = event.state
+            return
+        answer = self.of(event.request_id)
+        if isinstance(event, TokensEmitted):
+            answer.add_tokens(event)
+        elif isinstance(event, TextDelta):
+            answer.add_text(event.text)
+        elif isinstance(event, RequestFinished):
+            answer.finish_reason, answer.stats = event.reason, event.stats
+        else:
+            assert isinstance(event, RequestStarted)

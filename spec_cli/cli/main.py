@@ -1,0 +1,77 @@
+"""The application and its commands."""
+
+import sys
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from spec_cli import __version__
+from spec_cli.cli.generate import generate
+from spec_cli.cli.grouping import with_groups
+from spec_cli.cli.guard import Failure, exit_with, wanted_format
+
+_EPILOG = (
+    "Every option can be set by the environment: SPEC_CLI_ and its long name, such as"
+    " SPEC_CLI_MODEL or SPEC_CLI_MAX_TOKENS."
+)
+
+
+class _Commands(TyperGroup):
+    """Commands whose usage errors look like every other error."""
+
+    def main(
+        self,
+        args: Any = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Run a command; the process ends with its exit code."""
+        try:
+            code = super().main(args, prog_name, complete_var, False, windows_expand_args, **extra)
+        except typer.Abort:
+            code = 130
+        except typer.TyperException as error:
+            given = sys.argv[1:] if args is None else list(args)
+            code = exit_with(_usage_failure(error), wanted_format(given))
+        if not standalone_mode:
+            return code
+        sys.exit(code)
+
+
+def _usage_failure(error: typer.TyperException) -> Failure:
+    context = getattr(error, "ctx", None)
+    path = "spec-cli" if context is None else context.command_path
+    return Failure("usage", 2, error.format_message(), f"{path} --help")
+
+
+app = typer.Typer(
+    cls=_Commands,
+    add_completion=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=_EPILOG,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+
+
+@app.callback(invoke_without_command=True)
+def start(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)
+    ] = False,
+) -> None:
+    """Run local language models faster by guessing ahead and checking the guesses."""
+    if version:
+        typer.echo(f"spec-cli {__version__}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+        raise typer.Exit
+
+
+app.command(epilog=_EPILOG)(with_groups(generate))

@@ -1,0 +1,48 @@
+"""The figures after the answers, on stderr."""
+
+from rich.console import Console
+
+from spec_cli.cli.answers import Answers
+from spec_cli.cli.output_options import ScreenOptions
+from spec_cli.cli.report import RunDescription, peak_bytes
+from spec_cli.core.params import SamplingParams
+from spec_cli.ui.stats_line import LineFacts, stats_line
+from spec_cli.ui.totals import total_stats
+
+
+def print_statistics(
+    answers: Answers,
+    params: list[SamplingParams],
+    run: RunDescription,
+    screen: ScreenOptions,
+    console: Console,
+) -> None:
+    """Print the line of figures, and all figures if asked for."""
+    finished = [answer for answer in answers if answer.stats is not None]
+    if not screen.shows_stats or not finished:
+        return
+    reasons = [answer.finish_reason for answer in finished]
+    stats = total_stats([answer.stats for answer in finished if answer.stats is not None])
+    for reason in ("interrupted", "length", "stop"):
+        if reason in reasons:
+            break
+    facts = LineFacts(
+        state=answers.state,
+        finish_reason=reason,
+        max_tokens=params[0].max_tokens,
+        num_draft_tokens=run.settings["num_draft_tokens"],
+        drafter=drafter(run.draft),
+        peak_bytes=peak_bytes(),
+        num_answers=len(finished),
+    )
+    width = console.width if console.is_terminal else None
+    console.print(stats_line(stats, facts, width=width, is_plain=screen.plain), style="dim")
+
+
+def drafter(draft: dict[str, object] | None) -> str:
+    """Who guesses, in a word or two."""
+    if draft is None:
+        return "no draft"
+    if draft["kind"] == "ngram":
+        return "n-gram"
+    return f"draft {str(draft['id']).rstrip('/').rpartition('/')[2]}"
