@@ -12,6 +12,8 @@ import torch
 from spec_cli.core.params import SamplingParams
 
 _FIRST_CANDIDATES = 1024
+_COLDEST = 1e-30
+"""Any colder is the same distribution, but its logits are beyond float32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +117,8 @@ def distribution(logits: torch.Tensor, params: SamplingParams) -> Distribution:
         params: Not greedy.
     """
     vocab_size = logits.shape[-1]
-    scaled = logits / params.temperature if params.temperature != 1.0 else logits
+    temperature = max(params.temperature, _COLDEST)
+    scaled = logits / temperature if temperature != 1.0 else logits
     ids: torch.Tensor | None = None
     if 0 < params.top_k < vocab_size:
         scaled, ids = _most_likely(scaled, params.top_k)
