@@ -1,0 +1,1 @@
+"""Measurement as a library: workloads, arms, load, statistics and proof."""
