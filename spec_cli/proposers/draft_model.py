@@ -8,9 +8,10 @@ from spec_cli.core.proposal import Proposal
 from spec_cli.core.sequence import Sequence
 from spec_cli.models.base import Row, RowInput, Runner
 from spec_cli.proposers.base import DraftRequest, Outlook
+from spec_cli.sampling.choose import choose, probabilities
 from spec_cli.sampling.noise import Purpose
 from spec_cli.sampling.processors import Block
-from spec_cli.sampling.verify import VerifyMode, choose, probabilities
+from spec_cli.sampling.verify import VerifyMode
 
 
 @dataclass(slots=True)

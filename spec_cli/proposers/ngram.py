@@ -40,7 +40,9 @@ class NgramIndex:
             The position of its continuation and the length of the match, or None.
         """
         for n in self._sizes:
-            position = self._continued_at.get(tuple(token_ids[-n:])) if n <= len(token_ids) else None
+            position = (
+                self._continued_at.get(tuple(token_ids[-n:])) if n <= len(token_ids) else None
+            )
             if position is not None:
                 return position, n
         return None

@@ -15,9 +15,10 @@ from scipy import stats
 
 from spec_cli.core.params import SamplingParams
 from spec_cli.core.proposal import Proposal
+from spec_cli.sampling.choose import choose, probabilities
 from spec_cli.sampling.noise import Purpose
 from spec_cli.sampling.processors import Block
-from spec_cli.sampling.verify import VerifyMode, choose, probabilities, verify
+from spec_cli.sampling.verify import VerifyMode, verify
 
 FALSE_ALARM = 1e-6
 NUM_DRAWS = 3_000

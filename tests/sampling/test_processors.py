@@ -17,8 +17,8 @@ from transformers import (
 )
 
 from spec_cli.core.params import SamplingParams
+from spec_cli.sampling.choose import probabilities
 from spec_cli.sampling.processors import Block, distribution, penalize
-from spec_cli.sampling.verify import probabilities
 
 VOCAB = 50
 

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from spec_cli.core.params import SamplingParams
 from spec_cli.core.proposal import Proposal
+from spec_cli.sampling.choose import choose, probabilities
 from spec_cli.sampling.noise import Purpose
 from spec_cli.sampling.processors import Block
-from spec_cli.sampling.verify import VerifyMode, choose, probabilities, verify
+from spec_cli.sampling.verify import VerifyMode, verify
 
 VOCAB = 12
 MODES: tuple[VerifyMode, ...] = ("coupled", "rejection")

@@ -1,0 +1,94 @@
+"""Choose tokens from logits, each row by the parameters of its own request."""
+
+import torch
+
+from spec_cli.core.params import SamplingParams
+from spec_cli.sampling.noise import Purpose, gumbel, stream_key
+from spec_cli.sampling.processors import Block, Distribution, distribution, penalize
+
+
+def choose(logits: torch.Tensor, blocks: list[Block], purpose: Purpose) -> torch.Tensor:
+    """Choose one token per row of logits.
+
+    Args:
+        logits: float32 `[N, V]`.
+        blocks: Whose rows they are.
+        purpose: Which noise decides at temperature > 0.
+
+    Returns:
+        int64 `[N]`.
+    """
+    keys = [
+        stream_key(block.seed, block.position + i, purpose)
+        for block in blocks
+        for i in range(block.num_rows)
+    ]
+    params = [block.params for block in blocks for _ in range(block.num_rows)]
+    return choose_rows(penalize(logits, blocks), params, keys)
+
+
+def choose_rows(
+    logits: torch.Tensor, params: list[SamplingParams], keys: list[int]
+) -> torch.Tensor:
+    """Choose one token per row, penalties already applied.
+
+    Args:
+        logits: float32 `[N, V]`.
+        params: N sampling parameters.
+        keys: N stream keys; those of greedy rows are not used.
+
+    Returns:
+        int64 `[N]`.
+    """
+    if all(each.is_greedy for each in params):
+        return logits.argmax(dim=-1)
+    chosen = torch.empty(logits.shape[0], dtype=torch.int64, device=logits.device)  # [N]
+    for shared, rows in _group(params):
+        part = logits if len(rows) == logits.shape[0] else logits[rows]
+        if shared.is_greedy:
+            chosen[rows] = part.argmax(dim=-1)
+        else:
+            noise_keys = torch.tensor([keys[row] for row in rows], device=logits.device)
+            chosen[rows] = draw(distribution(part, shared), noise_keys)
+    return chosen
+
+
+def draw(dist: Distribution, keys: torch.Tensor) -> torch.Tensor:
+    """Sample each row by the Gumbel-max trick (Gumbel 1954): argmax(log p + g) follows p.
+
+    Args:
+        dist: N rows.
+        keys: int64 `[N]` stream keys.
+
+    Returns:
+        int64 `[N]`.
+    """
+    if dist.token_ids is None:
+        ids = torch.arange(dist.logits.shape[-1], device=dist.logits.device)  # [V]
+        return gumbel(keys, ids).add_(dist.logits).argmax(dim=-1)
+    best = gumbel(keys, dist.token_ids).add_(dist.logits).argmax(dim=-1, keepdim=True)
+    return dist.token_ids.gather(1, best).squeeze(1)
+
+
+def probabilities(logits: torch.Tensor, blocks: list[Block]) -> torch.Tensor:
+    """The distribution each row's token follows, float32 `[N, V]`; one-hot where greedy."""
+    logits = penalize(logits, blocks)
+    probs = torch.empty_like(logits)
+    params = [block.params for block in blocks for _ in range(block.num_rows)]
+    for shared, rows in _group(params):
+        part = logits[rows]
+        if shared.is_greedy:
+            best = part.argmax(dim=-1, keepdim=True)
+            probs[rows] = torch.zeros_like(part).scatter_(1, best, 1.0)
+        else:
+            probs[rows] = distribution(part, shared).probs(logits.shape[-1])
+    return probs
+
+
+def _group(params: list[SamplingParams]) -> list[tuple[SamplingParams, list[int]]]:
+    """Rows that share temperature, top-k, top-p and min-p."""
+    groups: dict[tuple[float, ...], tuple[SamplingParams, list[int]]] = {}
+    for row, each in enumerate(params):
+        key = (each.temperature, each.top_k, each.top_p, each.min_p)
+        groups.setdefault(key, (each, []))[1].append(row)
+    return list(groups.values())
