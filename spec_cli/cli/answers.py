@@ -1,11 +1,11 @@
 """What the events of a run add up to: one answer per prompt."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from spec_cli.core.events import (
     Event,
     RequestFinished,
-    RequestStarted,
     SpeculationState,
     StepFinished,
     TextDelta,
@@ -14,6 +14,7 @@ from spec_cli.core.events import (
 from spec_cli.core.sequence import FinishReason
 from spec_cli.core.stats import RequestStats
 
+_REASONS: tuple[FinishReason, ...] = ("interrupted", "length", "stop")
 _THOUGHT_BEGINS, _THOUGHT_ENDS = "<think>", "</think>"
 
 
@@ -76,8 +77,26 @@ class Answers:
         self.state = state
         self._by_request: dict[str, Answer] = {}
 
-    def __iter__(self):  # type: ignore[no-untyped-def]
+    def __iter__(self) -> Iterator[Answer]:
+        """The answers heard of so far."""
         return iter(self._by_request.values())
+
+    @property
+    def finished(self) -> list[RequestStats]:
+        """Figures of the answers that ended."""
+        return [answer.stats for answer in self if answer.stats is not None]
+
+    @property
+    def finish_reason(self) -> FinishReason:
+        """The reason most worth telling."""
+        reasons = {answer.finish_reason for answer in self}
+        return next((each for each in _REASONS if each in reasons), "stop")
+
+    @property
+    def wall_s(self) -> float:
+        """Seconds from the first token of any answer to the last of any."""
+        first = [answer.first_token_s for answer in self if answer.first_token_s is not None]
+        return max(answer.last_token_s for answer in self) - min(first) if first else 0.0
 
     def of(self, request_id: str) -> Answer:
         """The answer to a request; requests are first heard of in the order of their prompts."""
@@ -96,5 +115,3 @@ class Answers:
             answer.add_text(event.text)
         elif isinstance(event, RequestFinished):
             answer.finish_reason, answer.stats = event.reason, event.stats
-        else:
-            assert isinstance(event, RequestStarted)

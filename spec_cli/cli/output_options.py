@@ -87,6 +87,11 @@ class ScreenOptions:
         )
 
 
+JsonOption = Annotated[
+    bool, option("--json", panel=_OUTPUT, help="A JSON object on stdout instead of text.")
+]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportOptions:
     """What goes to stdout and to files."""
@@ -100,9 +105,7 @@ class ReportOptions:
             help="json: one report at the end; jsonl: one event a line as it happens.",
         ),
     ] = None
-    json: Annotated[
-        bool, option("--json", panel=_OUTPUT, help="The same as --output-format json.")
-    ] = False
+    json: JsonOption = False
     jsonl: Annotated[
         bool, option("--jsonl", panel=_OUTPUT, help="The same as --output-format jsonl.")
     ] = False

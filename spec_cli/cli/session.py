@@ -17,17 +17,20 @@ if TYPE_CHECKING:
     from spec_cli import LLM
 
 
+Loading = LoadingBars | LoadingLines | LoadingSilence
+
+
+def loading_view(screen: ScreenOptions, console: Console) -> Loading:
+    """How progress is told: bars on a terminal, lines elsewhere."""
+    if screen.shows_bars:
+        return LoadingBars(console)
+    return LoadingSilence() if screen.quiet else LoadingLines(console)
+
+
 @contextlib.contextmanager
 def open_llm(config: EngineConfig, screen: ScreenOptions, console: Console) -> Iterator["LLM"]:
     """Load the models and free them at the end."""
-    loading: LoadingBars | LoadingLines | LoadingSilence
-    if screen.shows_bars:
-        loading = LoadingBars(console)
-    elif screen.quiet:
-        loading = LoadingSilence()
-    else:
-        loading = LoadingLines(console)
-    with loading:
+    with loading_view(screen, console) as loading:
         from spec_cli import LLM
 
         llm = LLM(report=loading.report, **asdict(config))

@@ -6,6 +6,7 @@ from spec_cli.cli.answers import Answers
 from spec_cli.cli.output_options import ScreenOptions
 from spec_cli.cli.report import RunDescription, peak_bytes
 from spec_cli.core.params import SamplingParams
+from spec_cli.ui.stats_full import stats_full
 from spec_cli.ui.stats_line import LineFacts, stats_line
 from spec_cli.ui.totals import total_stats
 
@@ -18,25 +19,23 @@ def print_statistics(
     console: Console,
 ) -> None:
     """Print the line of figures, and all figures if asked for."""
-    finished = [answer for answer in answers if answer.stats is not None]
-    if not screen.shows_stats or not finished:
+    if not screen.shows_stats or not answers.finished:
         return
-    reasons = [answer.finish_reason for answer in finished]
-    stats = total_stats([answer.stats for answer in finished if answer.stats is not None])
-    for reason in ("interrupted", "length", "stop"):
-        if reason in reasons:
-            break
+    stats = total_stats(answers.finished, answers.wall_s)
     facts = LineFacts(
         state=answers.state,
-        finish_reason=reason,
+        finish_reason=answers.finish_reason,
         max_tokens=params[0].max_tokens,
         num_draft_tokens=run.settings["num_draft_tokens"],
         drafter=drafter(run.draft),
         peak_bytes=peak_bytes(),
-        num_answers=len(finished),
+        num_answers=len(answers.finished),
     )
     width = console.width if console.is_terminal else None
     console.print(stats_line(stats, facts, width=width, is_plain=screen.plain), style="dim")
+    if screen.stats_full:
+        seeds = sorted({each.seed for each in params if each.seed is not None})
+        console.print(stats_full(stats, run.env, seeds, is_plain=screen.plain), style="dim")
 
 
 def drafter(draft: dict[str, object] | None) -> str:

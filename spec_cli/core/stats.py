@@ -35,6 +35,7 @@ class RequestStats:
         target_step_s: Median seconds of this request's draft-free passes, or None.
         num_draft_free_passes: How many passes that median is of.
         draft_ended: Why drafting ended for good before the answer did, or None.
+        num_requests: How many requests with any output the figures add up.
     """
 
     num_prompt_tokens: int
@@ -57,6 +58,7 @@ class RequestStats:
     target_step_s: float | None = None
     num_draft_free_passes: int = 0
     draft_ended: str | None = None
+    num_requests: int = 1
 
     @property
     def draft_acceptance_rate(self) -> float | None:
@@ -73,7 +75,7 @@ class RequestStats:
     @property
     def tokens_per_target_pass(self) -> float | None:
         """Tokens emitted in decode / target forwards of this row in decode."""
-        return _ratio(max(0, self.num_output_tokens - 1), self.num_target_passes)
+        return _ratio(self._num_decoded, self.num_target_passes)
 
     @property
     def draft_share(self) -> float | None:
@@ -94,9 +96,14 @@ class RequestStats:
     @property
     def tokens_per_second(self) -> float | None:
         """Tokens after the first / seconds after the first token."""
-        if self.num_output_tokens < 2 or self.decode_s <= 0.0:
+        if not self._num_decoded or self.decode_s <= 0.0:
             return None
-        return (self.num_output_tokens - 1) / self.decode_s
+        return self._num_decoded / self.decode_s
+
+    @property
+    def _num_decoded(self) -> int:
+        """Output tokens after the first, which prefill brings."""
+        return max(0, self.num_output_tokens - self.num_requests)
 
     @property
     def time_to_first_token_s(self) -> float:

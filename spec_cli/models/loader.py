@@ -33,6 +33,7 @@ __all__ = [
     "LoadedModel",
     "cache_support",
     "context_length",
+    "count_parameters",
     "cpu_has_native_bf16",
     "load_model",
     "read_config",
@@ -109,7 +110,7 @@ def load_model(files: ModelFiles, options: LoadOptions, report: ReportStage) -> 
     """
     config = read_config(files, trust_remote_code=options.trust_remote_code)
     device = resolve_device(options.device)
-    num_parameters = _count_parameters(files)
+    num_parameters = count_parameters(files)
     dtype, dtype_notice = resolve_dtype(
         options.dtype, device, config, num_parameters=num_parameters
     )
@@ -149,7 +150,8 @@ def load_model(files: ModelFiles, options: LoadOptions, report: ReportStage) -> 
     )
 
 
-def _count_parameters(files: ModelFiles) -> int:
+def count_parameters(files: ModelFiles) -> int:
+    """Numbers in a model's tensors, counted without reading them."""
     if files.gguf_file is not None:
         return read_gguf_header(files.path / files.gguf_file).num_parameters
     return summarize_weights(files.path).num_parameters
@@ -206,7 +208,7 @@ def _explain(files: ModelFiles, dtype: torch.dtype, error: Exception) -> SpecCli
     reason = str(error).strip().partition("\n")[0] or type(error).__name__
     is_out_of_memory = isinstance(error, MemoryError | torch.OutOfMemoryError)
     if is_out_of_memory or "can't allocate memory" in reason:
-        needed = gigabytes(_count_parameters(files) * dtype.itemsize)
+        needed = gigabytes(count_parameters(files) * dtype.itemsize)
         return InsufficientMemoryError(
             f"not enough memory for the weights of {files.name}: need {needed}. {reason}",
             hint=_smaller(dtype),

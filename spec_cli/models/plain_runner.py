@@ -52,7 +52,7 @@ class PlainRunner:
         self.context_length = context_length
         config = model.config.get_text_config(decoder=True)
         self.vocab_size = int(config.vocab_size)
-        self._bytes_per_token = _attention_bytes(config) * model.dtype.itemsize
+        self._bytes_per_token = cached_numbers(config) * model.dtype.itemsize
         with quiet_transformers():  # some layers warn of missing kernels on their first call
             self.forward([RowInput(PlainRow(), [0], 0)])
 
@@ -100,7 +100,7 @@ class PlainRunner:
         return torch.cat(logits)
 
 
-def _attention_bytes(config: Any) -> int:
+def cached_numbers(config: Any) -> int:
     """Numbers that attention layers cache per token, counting every layer as one.
 
     An upper bound: a recurrent layer's state does not grow. Nothing for models without attention.

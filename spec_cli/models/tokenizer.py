@@ -56,6 +56,15 @@ class TextTokenizer:
             return frozenset()
         return frozenset([eos] if isinstance(eos, int) else eos)
 
+    @property
+    def has_chat_template(self) -> bool:
+        """Whether it can be given a conversation."""
+        try:
+            self._template()
+        except UsageError:
+            return False
+        return True
+
     @cached_property
     def vocab(self) -> dict[int, str]:
         """Every token by id, added ones included."""

@@ -11,7 +11,7 @@ _SUMMED = (
 _SHARED = ("propose_s", "forward_s", "verify_s", "other_s")
 
 
-def total_stats(stats: list[RequestStats], wall_s: float | None = None) -> RequestStats:
+def total_stats(stats: list[RequestStats], wall_s: float) -> RequestStats:
     """Add up the figures of answers that ran in one batch.
 
     Counts are sums. Times are those of the longest answer, since the rows share their steps. A
@@ -19,11 +19,10 @@ def total_stats(stats: list[RequestStats], wall_s: float | None = None) -> Reque
 
     Args:
         stats: Of each answer.
-        wall_s: Seconds from the first token of any answer to the last, or None where unknown.
+        wall_s: Seconds from the first token of any answer to the last of any.
     """
     if len(stats) == 1:
         return stats[0]
-    decode_s = max(each.decode_s for each in stats) if wall_s is None else wall_s
     return RequestStats(
         **{name: sum(getattr(each, name) for each in stats) for name in _SUMMED},
         **{name: max(getattr(each, name) for each in stats) for name in _SHARED},
@@ -31,7 +30,8 @@ def total_stats(stats: list[RequestStats], wall_s: float | None = None) -> Reque
         acceptance_histogram=_add([each.acceptance_histogram for each in stats]),
         queue_s=max(each.queue_s for each in stats),
         prefill_s=max(each.prefill_s for each in stats),
-        decode_s=decode_s,
+        decode_s=wall_s,
+        num_requests=sum(each.num_output_tokens > 0 for each in stats),
         draft_ended=next((each.draft_ended for each in stats if each.draft_ended), None),
     )
 
