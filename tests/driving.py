@@ -21,11 +21,12 @@ from spec_cli.models.runner import ModelRunner
 from spec_cli.policy.base import FixedPolicy
 from spec_cli.proposers.draft_model import DraftModelProposer
 from spec_cli.proposers.ngram import NgramProposer
+from spec_cli.proposers.suffix import SuffixProposer
 from tests import tiny
 from tests.fakes import FakeClock, NoStops
 
 PLENTY = 10**9
-DRAFTS = ("ngram", "random", "itself", "noisy")
+DRAFTS = ("ngram", "suffix", "random", "itself", "noisy")
 
 
 @dataclass
@@ -146,7 +147,7 @@ def drive_tiny(family: str, draft: str | None, k: int, **options: Any) -> Driver
 
     Args:
         family: One of `tiny.FAMILIES`.
-        draft: None, `ngram`, or a kind of draft model (see `tiny.slotted`).
+        draft: None, `ngram`, `suffix`, or a kind of draft model (see `tiny.slotted`).
         k: Draft tokens per row and step.
         options: As in `drive`; `p_min` goes to the draft model.
     """
@@ -156,6 +157,8 @@ def drive_tiny(family: str, draft: str | None, k: int, **options: Any) -> Driver
     proposer: Any = None
     if draft == "ngram":
         proposer = NgramProposer()
+    elif draft == "suffix":
+        proposer = SuffixProposer(is_isolated=options.get("verify_mode") == "rejection")
     elif draft:
         runner = ModelRunner(
             tiny.slotted(family, draft),

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     import torch
 
-DraftSource = Literal["draft", "ngram"]
-TokenSource = Literal["draft", "ngram", "target"]
+DraftSource = Literal["draft", "ngram", "suffix"]
+TokenSource = Literal["draft", "ngram", "suffix", "target"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
