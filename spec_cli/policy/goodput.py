@@ -27,7 +27,9 @@ _GAIN_RATE = 0.2
 """Of the moving mean that is compared with the exit: one unlucky draft is no reason to pause."""
 _IDLE_STEPS = 16
 _BASE_SAMPLES = 3
-"""Draft-free steps timed at a batch size before it is trusted."""
+"""Draft-free steps timed at a batch size before it is trusted; more where the call is close."""
+_CLOSE_BASE_SAMPLES = 8
+_CLOSE_GAIN = 1.2
 _BASE_REFRESH_STEPS = 256
 _BASE_BUDGET = 0.002
 """Part of the time that timing the target alone may lose."""
@@ -58,7 +60,7 @@ class GoodputPolicy:
         self._gain = 1.0
         self._prober = Prober()
         self._is_timed = False
-        self._next_base = 0
+        self._last_base = -_BASE_REFRESH_STEPS
         self._asked: dict[str, RowOutlook] = {}
         self._allocation = Allocation((), [], [])
         self._state: SpeculationState | None = SpeculationState(
@@ -114,14 +116,19 @@ class GoodputPolicy:
 
     def _must_time_base(self, num_rows: int, num_prefill_tokens: int) -> bool:
         """Whether to spend this step on the draft-free time that every gain is measured by."""
-        if num_prefill_tokens or self._step < self._next_base:
+        if num_prefill_tokens:
             return False
-        count = self.cost.target.count(num_rows, num_rows)
-        # The step loses what drafting would have gained: the closer the call, the more often.
-        interval = int((self._gain - 1.0) / _BASE_BUDGET)
-        if count < _BASE_SAMPLES:
+        is_close = self._gain < _CLOSE_GAIN
+        needed = _CLOSE_BASE_SAMPLES if is_close else _BASE_SAMPLES
+        if self.cost.target.count(num_rows, num_rows) < needed:
             interval = MIN_DWELL_STEPS
-        self._next_base = self._step + min(_BASE_REFRESH_STEPS, max(MIN_DWELL_STEPS, interval))
+        else:
+            # It loses what drafting would have gained: the closer the call, the more often.
+            interval = int((self._gain - 1.0) / _BASE_BUDGET)
+            interval = min(_BASE_REFRESH_STEPS, max(MIN_DWELL_STEPS, interval))
+        if self._step - self._last_base < interval:
+            return False
+        self._last_base = self._step
         return True
 
     def _choose_paused(self, rows: tuple[RowOutlook, ...]) -> tuple[int, ...]:
