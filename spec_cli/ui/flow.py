@@ -22,8 +22,13 @@ class TextFlow:
         """Whether the last line has text."""
         return bool(self._line)
 
-    def add(self, spans: list[Span], width: int) -> list[Span]:
+    def add(self, spans: list[Span], width: int, *, holds_filler: bool = True) -> list[Span]:
         """Append text.
+
+        Args:
+            spans: The text.
+            width: Columns of the terminal.
+            holds_filler: Whether the cursor will be moved.
 
         Returns:
             What may be written now.
@@ -32,7 +37,8 @@ class TextFlow:
         held_length = sum(len(span.text) for span in self._held)
         text = self._line[: len(self._line) - held_length] + "".join(span.text for span in spans)
         self._line = text[text.rfind("\n") + 1 :]
-        spans, self._held = _split(spans, row_filler(self._line, width))
+        num_held = row_filler(self._line, width) if holds_filler else 0
+        spans, self._held = _split(spans, num_held)
         return spans
 
 

@@ -83,12 +83,14 @@ class LiveOptions:
         hides_thoughts: Leave reasoning out.
         is_thinking: Whether the prompt ends inside a thought.
         titles: A heading for each answer where there are several.
+        has_footer: Draw the footer; without it nothing but text and its looks is written.
     """
 
     highlight: Highlight = "accepted"
     hides_thoughts: bool = False
     is_thinking: bool = False
     titles: tuple[str, ...] = ()
+    has_footer: bool = True
 
 
 class LiveView:
@@ -120,8 +122,7 @@ class LiveView:
 
     def __enter__(self) -> Self:
         """Draw the footer."""
-        self._is_open = True
-        self._pacer.timed(self._paint)
+        self.open()
         return self
 
     def __exit__(
@@ -132,6 +133,11 @@ class LiveView:
     ) -> None:
         """Take the footer away, even if the run broke off."""
         self.close()
+
+    def open(self) -> None:
+        """Draw the footer."""
+        self._is_open = True
+        self._pacer.timed(self._paint)
 
     def read(self, event: Event | TextDelta) -> None:
         """Take in one event, and redraw if it is time to."""
@@ -188,7 +194,7 @@ class LiveView:
         self._advance()
         console = self._console
         lines: list[Text] = []
-        if console.width >= MIN_WIDTH:
+        if self._options.has_footer and console.width >= MIN_WIDTH:
             is_thinking = self._answer(self._front).reader.is_thinking
             lines = footer(
                 self._view,
@@ -205,17 +211,19 @@ class LiveView:
         if ends_line and (self._new or self._flow.is_in_line):
             last = self._new[-1].text if self._new else ""
             self._new += [] if last.endswith("\n") else [Span("\n")]
-        spans = self._flow.add(self._new, console.width)
+        has_footer = self._options.has_footer
+        spans = self._flow.add(self._new, console.width, holds_filler=has_footer)
         self._new = []
         # Without speculation all tokens are the target's own: nothing to tell apart.
         is_off = self._view.state.mode == "off"
-        frame = _BEGIN_FRAME + _ERASE_BELOW
-        frame += self._rendered(rich_text(spans, "none" if is_off else self._options.highlight))
+        frame = self._rendered(rich_text(spans, "none" if is_off else self._options.highlight))
+        if has_footer:
+            frame = _BEGIN_FRAME + _ERASE_BELOW + frame
         if lines:
             room = _DOWN * len(lines) + f"\x1b[{len(lines)}A"
             below = Text("").join(Text("\n").append_text(line) for line in lines)
             frame += room + _SAVE_CURSOR + self._rendered(below) + _RESTORE_CURSOR
-        console.file.write(frame + _END_FRAME)
+        console.file.write(frame + (_END_FRAME if has_footer else ""))
         console.file.flush()
 
     def _rendered(self, text: Text) -> str:

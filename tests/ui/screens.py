@@ -101,7 +101,7 @@ def show(
     clock = EventClock()
     facts = facts or FooterFacts(8192, 512)
     view = LiveView(terminal.console, facts, options, clock=clock)
-    view.__enter__()
+    view.open()
     for event in events:
         clock.now_s = event.time_s
         view.read(event)
