@@ -112,7 +112,7 @@ def test_long_lag_takes_several_steps() -> None:
 
 
 def test_a_lagging_row_does_not_hold_up_another() -> None:
-    """The budget is shared: a long lag leaves the next row a token at least, and that one drafts."""
+    """The budget is shared: a long lag leaves the next row a token, and that one drafts."""
     runner = CountingRunner()
     proposer, row = make(runner, [1] * 25, max_catch_up=10)
     other = Sequence(Request("1", (3,), SamplingParams(temperature=0), 3, frozenset()), 1000)
