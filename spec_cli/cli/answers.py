@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from spec_cli.core.events import (
     Event,
@@ -102,6 +103,15 @@ class Answers:
         """The answer to a request; requests are first heard of in the order of their prompts."""
         index = len(self._by_request)
         return self._by_request.setdefault(request_id, Answer(index))
+
+    def record(self) -> dict[str, Any]:
+        """The texts so far, for the JSON of a run that failed."""
+        return {
+            "choices": [
+                {"index": each.index, "text": each.text, "token_ids": each.token_ids}
+                for each in self
+            ]
+        }
 
     def read(self, event: Event | TextDelta) -> None:
         """Take in one event."""

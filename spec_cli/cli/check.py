@@ -1,7 +1,6 @@
 """`spec-cli check`: would this pair run, and what would it need? Loads no weights."""
 
 import json as json_format
-import sys
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -13,6 +12,7 @@ from spec_cli.cli.model_options import ModelOptions
 from spec_cli.cli.output_options import JsonOption, ScreenOptions
 from spec_cli.cli.report import SCHEMA
 from spec_cli.cli.session import loading_view
+from spec_cli.cli.stdout import write_out
 from spec_cli.ui.check_table import check_table
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def check(*, models: ModelOptions, json: JsonOption = False, screen: ScreenOptio
 
 def _print(record: dict[str, Any], output_format: OutputFormat, screen: ScreenOptions) -> None:
     if output_format == "json":
-        sys.stdout.write(json_format.dumps(record, ensure_ascii=False, indent=2) + "\n")
+        write_out(json_format.dumps(record, ensure_ascii=False, indent=2) + "\n")
         return
     console = Console(highlight=False, markup=False, emoji=False)
     console.print(check_table(record, is_plain=screen.plain))

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import secrets
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
@@ -16,11 +15,12 @@ from spec_cli.cli.interrupts import Interrupts
 from spec_cli.cli.model_options import ModelOptions
 from spec_cli.cli.output_options import ReportOptions, ScreenOptions
 from spec_cli.cli.prompts import PromptOptions
-from spec_cli.cli.records import RecordFile, Records
+from spec_cli.cli.records import RecordFile, Records, open_trace
 from spec_cli.cli.report import RunDescription, describe_run, full_report
 from spec_cli.cli.request_options import SamplingOptions, TemplateOptions
 from spec_cli.cli.session import open_llm, print_header, print_notices
 from spec_cli.cli.statistics import print_statistics
+from spec_cli.cli.stdout import write_out
 from spec_cli.cli.text_output import TextOutput
 from spec_cli.core.errors import UsageError
 from spec_cli.core.params import SamplingParams
@@ -57,7 +57,10 @@ def generate(
     Text that is piped in is put before the prompt. Several prompts are run as one batch; their
     answers come in the order of the prompts, each under a line ==> N: PROMPT <==
     """
-    with guard(reporting.format, debug=screen.debug), Interrupts().handled() as interrupts:
+    with (
+        guard(reporting.format, debug=screen.debug) as kept,
+        Interrupts().handled() as interrupts,
+    ):
         reporting.check()
         screen.check()
         config = models.engine_config()
@@ -72,6 +75,7 @@ def generate(
             prompts = [_prompt(llm, job, text) for text in job.texts]
             answers = Answers(llm.assembly.engine.parts.policy.state)
             events = llm.events(prompts, params)
+            kept.record = answers.record
             with interrupts.calling(llm.interrupt), outputs:
                 for event in events:
                     answers.read(event)
@@ -117,13 +121,12 @@ def _seeded(params: SamplingParams, num_prompts: int) -> list[SamplingParams]:
 @contextlib.contextmanager
 def _record_files(reporting: ReportOptions) -> Iterator[list[RecordFile]]:
     """Where records go; opened first, so that a bad path fails before anything is loaded."""
-    trace = RecordFile.open(reporting.trace) if reporting.trace is not None else None
-    try:
-        files = [RecordFile(sys.stdout)] if reporting.format == "jsonl" else []
-        yield [*files, *([trace] if trace is not None else [])]
-    finally:
-        if trace is not None:
-            trace.close()
+    files = [RecordFile(write_out)] if reporting.format == "jsonl" else []
+    if reporting.trace is None:
+        yield files
+        return
+    with open_trace(reporting.trace) as trace:
+        yield [*files, trace]
 
 
 class _Outputs:
@@ -140,7 +143,7 @@ class _Outputs:
         self._format = reporting.format
         self._files = files
         self._records = Records()
-        self._text = TextOutput(texts, _write) if self._format == "text" else None
+        self._text = TextOutput(texts, write_out) if self._format == "text" else None
         self._num_prompts = len(texts)
 
     def __enter__(self) -> "_Outputs":
@@ -165,13 +168,8 @@ class _Outputs:
         """Write the report, where one is asked for."""
         self._record({"event": "end", "report": report})
         if self._format == "json":
-            _write(json.dumps(report, ensure_ascii=False, indent=2) + "\n")
+            write_out(json.dumps(report, ensure_ascii=False, indent=2) + "\n")
 
     def _record(self, record: dict[str, Any]) -> None:
         for file in self._files:
             file.write(record)
-
-
-def _write(text: str) -> None:
-    sys.stdout.write(text)
-    sys.stdout.flush()

@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -45,16 +45,28 @@ class Failure:
         return {"code": self.code, "message": self.message, "hint": self.hint}
 
 
+@dataclass(slots=True)
+class Kept:
+    """What a failure must not lose.
+
+    Attributes:
+        record: Returns what was made so far, to stand beside the error in JSON.
+    """
+
+    record: Callable[[], dict[str, Any]] = dict
+
+
 @contextlib.contextmanager
-def guard(output_format: OutputFormat = "text", *, debug: bool = False) -> Iterator[None]:
+def guard(output_format: OutputFormat = "text", *, debug: bool = False) -> Iterator[Kept]:
     """Turn whatever goes wrong inside into a message on stderr and `typer.Exit`.
 
     Args:
         output_format: With `json` and `jsonl` the error is also an object on stdout.
         debug: Print the traceback too.
     """
+    kept = Kept()
     try:
-        yield
+        yield kept
         sys.stdout.flush()
     except (typer.Exit, typer.TyperException, SystemExit, GeneratorExit):
         raise
@@ -65,7 +77,8 @@ def guard(output_format: OutputFormat = "text", *, debug: bool = False) -> Itera
     except BaseException as error:
         if debug:
             traceback.print_exc()
-        raise typer.Exit(exit_with(describe(error), output_format)) from None
+        failure = describe(error)
+        raise typer.Exit(exit_with(failure, output_format, **kept.record())) from None
 
 
 def describe(error: BaseException) -> Failure:
@@ -97,8 +110,8 @@ def with_flags(message: str) -> str:
     return _FIELD.sub(lambda match: FLAGS.get(match[1], match[1]), named)
 
 
-def exit_with(failure: Failure, output_format: OutputFormat) -> int:
-    """Print a failure; returns the exit code."""
+def exit_with(failure: Failure, output_format: OutputFormat, **more: Any) -> int:
+    """Print a failure, in JSON with more beside it; returns the exit code."""
     with contextlib.suppress(OSError):
         if failure.exit_code != INTERRUPTED:
             typer.echo(f"Error: {failure.message}", err=True)
@@ -106,7 +119,7 @@ def exit_with(failure: Failure, output_format: OutputFormat) -> int:
                 typer.echo(("     " if number else "Try: ") + line, err=True)
     try:
         if output_format == "json":
-            typer.echo(json.dumps({"error": failure.record()}, ensure_ascii=False))
+            typer.echo(json.dumps({"error": failure.record(), **more}, ensure_ascii=False))
         elif output_format == "jsonl":
             record = {"event": "error", "error": failure.record()}
             typer.echo(json.dumps(record, ensure_ascii=False))

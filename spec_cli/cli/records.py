@@ -1,12 +1,14 @@
 """The events of a run as JSON lines: `--output-format jsonl` and `--trace`."""
 
+import contextlib
 import json
 from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
-from spec_cli.core.errors import UsageError
+from spec_cli.core.errors import SpecCliError, UsageError
 from spec_cli.core.events import (
     EmittedToken,
     Event,
@@ -124,28 +126,34 @@ def _times(times: StepTimes) -> dict[str, float]:
 
 
 class RecordFile:
-    """A file of records, one a line, each written at once."""
+    """Where records go, one a line, each written at once."""
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-
-    @classmethod
-    def open(cls, path: Path) -> "RecordFile":
-        """Make or empty a file.
-
-        Raises:
-            UsageError: It cannot be written.
-        """
-        try:
-            return cls(path.open("w", encoding="utf-8", newline="\n"))
-        except OSError as error:
-            raise UsageError(f"--trace: cannot write {path}: {error.strerror}.") from error
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self._write = write
 
     def write(self, record: dict[str, Any]) -> None:
         """Write one record."""
-        self._stream.write(json.dumps(record, ensure_ascii=False) + "\n")
-        self._stream.flush()
+        self._write(json.dumps(record, ensure_ascii=False) + "\n")
 
-    def close(self) -> None:
-        """Close the file."""
-        self._stream.close()
+
+@contextlib.contextmanager
+def open_trace(path: Path) -> Iterator[RecordFile]:
+    """Make or empty a file of records.
+
+    Raises:
+        UsageError: It cannot be opened.
+        SpecCliError: It cannot be written to the end.
+    """
+    try:
+        stream = path.open("w", encoding="utf-8", newline="\n", buffering=1)
+    except OSError as error:
+        raise UsageError(f"--trace: cannot write {path}: {error.strerror}.") from error
+
+    def write(text: str) -> None:
+        try:
+            stream.write(text)
+        except OSError as error:
+            raise SpecCliError(f"cannot write {path}: {error.strerror}.") from error
+
+    with stream:
+        yield RecordFile(write)

@@ -47,7 +47,7 @@ class TextOutput:
     def _begin(self) -> None:
         if not self._is_begun and len(self._prompts) > 1:
             gap = "\n" if self._front else ""
-            self._write(f"{gap}==> {self._front + 1}: {_title(self._prompts[self._front])} <==\n")
+            self._write(f"{gap}==> {self._front + 1}: {title(self._prompts[self._front])} <==\n")
         self._is_begun = True
 
     def _end(self) -> None:
@@ -56,7 +56,7 @@ class TextOutput:
         self._is_begun = False
 
 
-def _title(prompt: str) -> str:
-    """The beginning of a prompt, in one line."""
-    line = " ".join(prompt.split())
+def title(prompt: str) -> str:
+    """The last line of a prompt, where the question is when a text was piped in before it."""
+    line = prompt.strip().rpartition("\n")[2].strip()
     return line if len(line) <= _TITLE_WIDTH else line[: _TITLE_WIDTH - 1] + "…"
