@@ -19,6 +19,7 @@ from spec_cli.core.stats import StatsRecorder
 from spec_cli.engine.active import ActiveRow, Outcome, row_outlook, row_step, settle
 from spec_cli.engine.parts import EngineParts, StepTimer
 from spec_cli.engine.scheduler import PrefillBudget, Scheduler, Waiting
+from spec_cli.engine.shadow import Shadow
 from spec_cli.models.base import Row, RowInput
 from spec_cli.models.budget import format_bytes
 from spec_cli.proposers.base import DraftRequest
@@ -49,6 +50,7 @@ class Engine:
         self.parts = parts
         self.verify_mode: VerifyMode = verify_mode
         self._scheduler = Scheduler(max_rows, PrefillBudget(prefill_target_s))
+        self._shadow = Shadow()
         self._step = 0
 
     @property
@@ -128,6 +130,7 @@ class Engine:
         verify_s = timer.lap()
 
         row_steps = self._commit(rows, proposals, outcomes, events)
+        self._shadow.settle(decoding, self.parts.policy)
         times = StepTimes(propose_s, forward_s, verify_s, other_s + timer.lap())
         self._record_times(decoding, times, num_prefill, row_steps, is_paused=is_paused)
         events += [
@@ -187,14 +190,17 @@ class Engine:
             active.recorder.draft_ended = active.recorder.draft_ended or outlook.ended
             outlooks.append(row_outlook(active, outlook))
         lengths = self.parts.policy.choose(tuple(outlooks), num_prefill)
+        self._shadow.watch(decoding, outlooks, lengths, proposer)
         requests = [
             DraftRequest(active.sequence, length)
             for active, length in zip(decoding, lengths, strict=True)
             if length
         ]
         drafts = iter(proposer.propose(requests) if requests else [])
-        empty = Proposal((), outlooks[0].source)
-        return [next(drafts) if length else empty for length in lengths]
+        return [
+            next(drafts) if length else Proposal((), outlook.source)
+            for length, outlook in zip(lengths, outlooks, strict=True)
+        ]
 
     def _commit(
         self,
@@ -257,6 +263,7 @@ class Engine:
             self.parts.proposer.release(sequence)
         self.parts.stop.finish(sequence.request_id)
         self.parts.policy.forget(sequence.request_id)
+        self._shadow.forget(sequence.request_id)
         return RequestFinished(sequence.request_id, self.parts.clock(), reason, active.stats())
 
     def _close_step(

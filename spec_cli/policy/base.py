@@ -38,6 +38,24 @@ class Policy(Protocol):
     def observe(self, step: StepFinished) -> None:
         """Learn from a finished step."""
 
+    def observe_shadow(
+        self,
+        source: DraftSource,
+        request_id: str,
+        match_length: int,
+        num_judged: int,
+        num_accepted: int,
+    ) -> None:
+        """Learn what a lookup that was not asked would have brought.
+
+        Args:
+            source: Which lookup.
+            request_id: Whose row.
+            match_length: Length of the match behind the guess.
+            num_judged: Guessed tokens compared with what came, up to and with the first wrong one.
+            num_accepted: Those that were right.
+        """
+
     def forget(self, request_id: str) -> None:
         """Drop what is kept about a request that ended."""
 
@@ -61,6 +79,16 @@ class FixedPolicy:
         return tuple(min(self._num_draft_tokens, row.max_draft_tokens) for row in rows)
 
     def observe(self, step: StepFinished) -> None:
+        """Nothing to learn."""
+
+    def observe_shadow(
+        self,
+        source: DraftSource,
+        request_id: str,
+        match_length: int,
+        num_judged: int,
+        num_accepted: int,
+    ) -> None:
         """Nothing to learn."""
 
     def forget(self, request_id: str) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from spec_cli.core.errors import UsageError
 from spec_cli.core.events import SpeculationState, StepFinished
+from spec_cli.core.proposal import DraftSource
 from spec_cli.policy.base import RowOutlook
 
 _MAX_DRAFT_TOKENS = 32
@@ -124,6 +125,16 @@ class SchedulePolicy:
         raise AssertionError("a schedule covers every number of rows")
 
     def observe(self, step: StepFinished) -> None:
+        """Nothing to learn."""
+
+    def observe_shadow(
+        self,
+        source: DraftSource,
+        request_id: str,
+        match_length: int,
+        num_judged: int,
+        num_accepted: int,
+    ) -> None:
         """Nothing to learn."""
 
     def forget(self, request_id: str) -> None:
