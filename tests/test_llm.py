@@ -74,6 +74,7 @@ def test_text_is_the_same_with_every_proposer(target, draft, params):
         {"draft_model": draft, "num_draft_tokens": 3},
         {"draft_model": target, "num_draft_tokens": 8},
         {"draft_model": draft},
+        {"k_schedule": "1-2:6,3-:2"},
     ):
         with LLM(target, **options) as llm:
             assert [o.text for o in llm.generate(list(PROMPTS), params)] == want, options
@@ -218,6 +219,8 @@ def test_names_of_vllm(target, draft):
         ({"draft_p_min": 0.5}, "draft_p_min"),
         ({"spec": "off", "num_draft_tokens": 4}, "num_draft_tokens"),
         ({"ngram_min": 4}, "ngram_min"),
+        ({"k_schedule": "1-4:5"}, "schedule"),
+        ({"k_schedule": "1-:5", "num_draft_tokens": 3}, "k_schedule"),
         ({"ctx_size": 512}, "ctx_size"),
         ({"memory_bytes": 1000}, "weights"),
         ({"device": "mps"}, "mps"),

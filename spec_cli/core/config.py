@@ -19,6 +19,7 @@ _SPECULATION_FIELDS = frozenset(
         "draft_model",
         "draft_p_min",
         "draft_revision",
+        "k_schedule",
         "ngram_max",
         "ngram_min",
         "num_draft_tokens",
@@ -51,6 +52,7 @@ class EngineConfig:
         draft_revision: Of the draft model alone; never that of the target.
         spec: Who guesses; `auto` is the draft model if there is one, else n-gram lookup.
         num_draft_tokens: Draft length, 1 to 32, or `auto`: chosen by what it costs and brings.
+        k_schedule: Draft lengths by number of decoding rows, such as `1-4:5,5-8:3,9-:0`, or None.
         verify: How drafts are verified.
         draft_p_min: The draft model stops at a token it gives less than this; in [0, 1].
         ngram_min: Shortest match of lookup; None is 1.
@@ -74,6 +76,7 @@ class EngineConfig:
     draft_revision: str | None = None
     spec: Spec = "auto"
     num_draft_tokens: int | Literal["auto"] = "auto"
+    k_schedule: str | None = None
     verify: Verify = "coupled"
     draft_p_min: float | None = None
     ngram_min: int | None = None
@@ -180,6 +183,10 @@ class EngineConfig:
             raise UsageError("draft_trust_remote_code has no effect without a draft model.")
         if self.proposer == "off" and self.num_draft_tokens != "auto":
             raise UsageError("num_draft_tokens has no effect with spec off.")
+        if self.proposer == "off" and self.k_schedule is not None:
+            raise UsageError("k_schedule has no effect with spec off.")
+        if self.k_schedule is not None and self.num_draft_tokens != "auto":
+            raise UsageError("k_schedule and num_draft_tokens both set the draft length.")
 
 
 def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:

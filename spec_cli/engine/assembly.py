@@ -24,6 +24,7 @@ from spec_cli.models.text import TextStreams
 from spec_cli.models.tokenizer import TextTokenizer
 from spec_cli.policy.base import FixedPolicy, Policy
 from spec_cli.policy.goodput import GoodputPolicy
+from spec_cli.policy.schedule import SchedulePolicy, parse_schedule
 from spec_cli.proposers.base import Proposer
 from spec_cli.proposers.draft_model import DraftModelProposer
 from spec_cli.proposers.ngram import NgramProposer
@@ -97,6 +98,7 @@ def assemble(config: EngineConfig, report: ReportStage) -> Assembly:
     Raises:
         SpecCliError: Any of its kinds; a failure of the draft model names the draft model.
     """
+    _make_policy(config, None)  # a faulty schedule is an error before anything is loaded
     if config.threads is not None:
         torch.set_num_threads(config.threads)
     found = find_target(config, report)
@@ -161,6 +163,8 @@ def _make_proposer(config: EngineConfig, draft: DraftModel | None) -> Proposer:
 def _make_policy(config: EngineConfig, off_reason: str | None) -> Policy:
     if off_reason is not None:
         return FixedPolicy(0, off_reason)
+    if config.k_schedule is not None:
+        return SchedulePolicy(parse_schedule(config.k_schedule))
     if config.num_draft_tokens == "auto":
         return GoodputPolicy()
     return FixedPolicy(config.num_draft_tokens)
