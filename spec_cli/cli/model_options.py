@@ -87,6 +87,15 @@ class ModelOptions:
             help="Tokens to draft per step, 1 to 32; auto weighs cost against gain, 0 included.",
         ),
     ] = "auto"
+    k_schedule: Annotated[
+        str | None,
+        option(
+            "--k-schedule",
+            metavar="RUNGS",
+            panel=_SPECULATION,
+            help="Tokens to draft by number of running prompts, such as 1-4:5,5-8:3,9-:0.",
+        ),
+    ] = None
     verify: Annotated[
         Verify,
         option(
@@ -163,6 +172,7 @@ class ModelOptions:
             draft_revision=self.draft_revision,
             spec=self.spec,
             num_draft_tokens=_draft_length(self.num_draft_tokens),
+            k_schedule=self.k_schedule,
             verify=self.verify,
             draft_p_min=self.draft_p_min,
             ngram_min=self.ngram_min,

@@ -14,6 +14,7 @@ FLAGS = {
     "spec": "--spec",
     "verify": "--verify",
     "num_draft_tokens": "--num-draft-tokens",
+    "k_schedule": "--k-schedule",
     "draft_p_min": "--draft-p-min",
     "draft_revision": "--draft-revision",
     "draft_device": "--draft-device",
