@@ -98,7 +98,7 @@ class CycleRunner(FakeRunner):
         return logits.roll(len(token_ids) // 2 % 3)
 
 
-def greedy(proposer: Any, k: int, **params: float) -> list[int]:
+def greedy(proposer: Any, k: int, **params: Any) -> list[int]:
     driver = drive(CycleRunner(6), proposer, k)
     driver.add(request("0", (5, 4), 24, **params))
     return driver.run()["0"].token_ids

@@ -72,7 +72,8 @@ def shaped(row: list[float], params: SamplingParams) -> list[float]:
     order = sorted(range(len(row)), key=lambda i: (-weights[i], i))
     if params.top_k > 0:
         order = order[: params.top_k]
-    total, mass, kept = sum(weights[i] for i in order), 0.0, []
+    total, mass = sum(weights[i] for i in order), 0.0
+    kept: list[int] = []
     for i in order:
         if kept and mass >= params.top_p - 1e-12:
             break
@@ -319,7 +320,7 @@ def test_coupled_acceptance_of_a_fixed_guess() -> None:
     for mode in ("coupled", "rejection"):
         blocks = [Block(PLAIN, seed, [PROMPT], 1, (1,)) for seed in range(NUM_DRAWS)]
         proposals = [Proposal((1,), "ngram")] * NUM_DRAWS
-        verified = verify(cast(VerifyMode, mode), logits_after(TARGET, blocks), blocks, proposals)
+        verified = verify(mode, logits_after(TARGET, blocks), blocks, proposals)
         accepted = sum(v.num_accepted for v in verified)
         odds = float(TARGET[PROMPT, 1])
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from spec_cli.proposers.draft_model import DraftModelProposer
+from spec_cli.sampling.verify import VerifyMode
 from tests import tiny
 from tests.driving import DRAFTS, drive, drive_tiny, request
 from tests.fakes import TableRunner
@@ -121,7 +122,7 @@ def test_rejection_ignores_neighbours(draft: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ["coupled", "rejection"])
-def test_seeds(mode: str) -> None:
+def test_seeds(mode: VerifyMode) -> None:
     """P-04 (engine): seed 0 repeats itself, alone and in a batch, and differs from other seeds.
 
     Two unequal seeds give the same 16 tokens of 32 equal chances with odds of 1e-24.

@@ -12,7 +12,7 @@ from spec_cli.proposers.base import DraftRequest
 from spec_cli.proposers.draft_model import DraftModelProposer
 from spec_cli.sampling.verify import VerifyMode
 from tests import tiny
-from tests.fakes import FakeRow, FakeRunner, TableRunner
+from tests.fakes import FakeRunner, TableRunner
 
 
 class CountingRunner(FakeRunner):
@@ -125,7 +125,7 @@ def test_a_lagging_row_does_not_hold_up_another() -> None:
 def test_low_confidence_ends_a_coupled_draft_before_the_token() -> None:
     """Coupled, or greedy: a token the draft is not sure of is not proposed."""
     for verify in ("coupled", "rejection"):
-        proposer, row = make(CountingRunner(), [5], verify=verify, p_min=0.5)  # type: ignore[arg-type]
+        proposer, row = make(CountingRunner(), [5], verify=verify, p_min=0.5)
 
         assert draft(proposer, row, 6) == (6, 7)
 
@@ -165,7 +165,7 @@ def test_ids_that_both_do_not_know_are_never_proposed() -> None:
             proposer, row = make(
                 TableRunner(probs),
                 [1],
-                verify=verify,  # type: ignore[arg-type]
+                verify=verify,
                 temperature=temperature,
                 num_token_ids=3,
             )
@@ -223,7 +223,7 @@ def test_release_gives_the_row_back() -> None:
     """A released row is free, and releasing what was never admitted does nothing."""
     runner = CountingRunner()
     proposer, row = make(runner, [1, 2])
-    held: list[FakeRow] = list(runner.rows_in_use)
+    held = list(runner.rows_in_use)
     proposer.release(row)
     proposer.release(row)
 
