@@ -20,13 +20,14 @@ from spec_cli.models.budget import MemoryBudget
 from spec_cli.models.runner import ModelRunner
 from spec_cli.policy.base import FixedPolicy
 from spec_cli.proposers.draft_model import DraftModelProposer
+from spec_cli.proposers.hybrid import HybridProposer, Prices
 from spec_cli.proposers.ngram import NgramProposer
 from spec_cli.proposers.suffix import SuffixProposer
 from tests import tiny
 from tests.fakes import FakeClock, NoStops
 
 PLENTY = 10**9
-DRAFTS = ("ngram", "suffix", "random", "itself", "noisy")
+DRAFTS = ("ngram", "suffix", "hybrid", "random", "itself", "noisy")
 
 
 @dataclass
@@ -147,7 +148,8 @@ def drive_tiny(family: str, draft: str | None, k: int, **options: Any) -> Driver
 
     Args:
         family: One of `tiny.FAMILIES`.
-        draft: None, `ngram`, `suffix`, or a kind of draft model (see `tiny.slotted`).
+        draft: None, `ngram`, `suffix`, or a kind of draft model (see `tiny.slotted`);
+            `hybrid` is `suffix` with `noisy`.
         k: Draft tokens per row and step.
         options: As in `drive`; `p_min` goes to the draft model.
     """
@@ -155,21 +157,24 @@ def drive_tiny(family: str, draft: str | None, k: int, **options: Any) -> Driver
     p_min = options.pop("p_min", 0.0)
     target = ModelRunner(tiny.slotted(family), context_length=tiny.CONTEXT, budget=budget)
     proposer: Any = None
+    verify_mode = options.get("verify_mode", "coupled")
+    is_isolated = verify_mode == "rejection"
     if draft == "ngram":
         proposer = NgramProposer()
     elif draft == "suffix":
-        proposer = SuffixProposer(is_isolated=options.get("verify_mode") == "rejection")
+        proposer = SuffixProposer(is_isolated=is_isolated)
     elif draft:
         runner = ModelRunner(
-            tiny.slotted(family, draft),
+            tiny.slotted(family, "noisy" if draft == "hybrid" else draft),
             context_length=tiny.CONTEXT,
             budget=budget,
             vocab_size=target.vocab_size,
         )
         proposer = DraftModelProposer(
-            runner,
-            verify=options.get("verify_mode", "coupled"),
-            num_token_ids=target.vocab_size,
-            p_min=p_min,
+            runner, verify=verify_mode, num_token_ids=target.vocab_size, p_min=p_min
         )
+    if draft == "hybrid":
+        lookup = SuffixProposer(is_isolated=is_isolated)
+        prices = Prices(draft_pass=0.2, verified_token=0.04)
+        proposer = HybridProposer(lookup, proposer, lambda _: prices, is_isolated=is_isolated)
     return drive(target, proposer, k, **options)

@@ -10,6 +10,7 @@ from spec_cli.core.params import SamplingParams
 from spec_cli.core.sequence import Request, Sequence
 from spec_cli.proposers.base import DraftRequest, Proposer
 from spec_cli.proposers.draft_model import DraftModelProposer
+from spec_cli.proposers.hybrid import HybridProposer, Prices
 from spec_cli.proposers.ngram import NgramProposer
 from spec_cli.proposers.suffix import SuffixProposer
 from tests.fakes import FakeRunner, ScriptedProposer
@@ -33,6 +34,11 @@ MAKERS: dict[str, Callable[[], Proposer]] = {
     "ngram 2-5": lambda: NgramProposer(2, 5),
     "suffix": SuffixProposer,
     "suffix with texts": lambda: SuffixProposer([text(3, 40), text(4, 40)], is_isolated=True),
+    "hybrid": lambda: HybridProposer(
+        SuffixProposer(),
+        DraftModelProposer(MixRunner(), verify="coupled", num_token_ids=VOCAB),
+        lambda num_rows: Prices(0.2, 0.04 * num_rows),
+    ),
     "draft coupled": lambda: DraftModelProposer(MixRunner(), verify="coupled", num_token_ids=VOCAB),
     "draft rejection": lambda: DraftModelProposer(
         MixRunner(), verify="rejection", num_token_ids=VOCAB
