@@ -3,24 +3,22 @@
 Familiar to vLLM's users on purpose. The command line uses only what is here.
 """
 
-import itertools
-import secrets
+import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal
 
+from spec_cli.chat import ChatSession
 from spec_cli.core.config import EngineConfig
 from spec_cli.core.errors import SpecCliError, UsageError
 from spec_cli.core.events import Event, RequestFinished, TextDelta
 from spec_cli.core.outputs import RequestOutput
 from spec_cli.core.params import SamplingParams
 from spec_cli.core.progress import ReportStage, Stage
-from spec_cli.core.sequence import Request
-from spec_cli.engine.answers import Answer, Answers
+from spec_cli.engine.answers import Answers
 from spec_cli.engine.assembly import Assembly, assemble, reassemble
+from spec_cli.engine.intake import Intake, Prompt, numbered
 
 Message = dict[str, str]
-Prompt = str | Mapping[str, Any]
-"""Text, or `{"prompt_token_ids": [...]}`."""
 
 
 class LLM:
@@ -57,7 +55,7 @@ class LLM:
         )
         self._assembly: Assembly | None = assemble(config, report or _ignore_stage)
         self._answers = Answers(self._assembly.texts)
-        self._numbers = itertools.count()
+        self._intake = Intake()
         self._is_interrupted = False
 
     def __enter__(self) -> "LLM":
@@ -98,6 +96,35 @@ class LLM:
         config = self.config.with_speculation(**changes)
         self._assembly = reassemble(self.assembly, config, report or _ignore_stage)
         self._answers = Answers(self._assembly.texts)
+
+    @contextlib.contextmanager
+    def speculating(self, **changes: Any) -> Iterator[None]:
+        """Speculate in another way inside a `with`; after it, go on as if nothing had been.
+
+        Unlike `speculate` there and back, this keeps the draft model, its cache, and what was
+        learnt about how much to draft.
+
+        Args:
+            **changes: As for `speculate`.
+
+        Raises:
+            SpecCliError: As for `speculate`.
+        """
+        before = self.assembly
+        self.speculate(**changes)
+        try:
+            yield
+        finally:
+            self._assembly, self._answers = before, Answers(before.texts)
+
+    def chat_session(self, *, system: str | None = None, **options: Any) -> ChatSession:
+        """Begin a conversation whose turns reuse the caches.
+
+        Args:
+            system: System message.
+            **options: Of `ChatSession`.
+        """
+        return ChatSession(self, system=system, **options)
 
     def default_params(self, **changes: Any) -> SamplingParams:
         """The model's recommended sampling parameters, with changes of yours.
@@ -183,11 +210,8 @@ class LLM:
         if self._answers:
             raise UsageError("this LLM is busy: finish or close the iterator that is running.")
         listed = [prompts] if isinstance(prompts, str | Mapping) else list(prompts)
-        params = self._params_for(listed, sampling_params)
-        answers = [
-            self._prepare(index, prompt, each, num_prompts=len(listed))
-            for index, (prompt, each) in enumerate(zip(listed, params, strict=True))
-        ]
+        params = self.default_params() if sampling_params is None else sampling_params
+        answers = self._intake.begin(self.assembly, listed, params)
         self._is_interrupted = False
         try:
             for answer in answers:
@@ -196,55 +220,12 @@ class LLM:
         except SpecCliError as error:
             index = len(self._answers.request_ids)
             self._drop_all()
-            raise _number(error, index, len(listed)) from error
+            raise numbered(error, index, len(listed)) from error
         return self._run()
 
     def interrupt(self) -> None:
         """End what is running after the current step; callable from a signal handler."""
         self._is_interrupted = True
-
-    def _params_for(
-        self, prompts: list[Prompt], params: SamplingParams | Iterable[SamplingParams] | None
-    ) -> list[SamplingParams]:
-        if params is None:
-            params = self.default_params()
-        if isinstance(params, SamplingParams):
-            return [params] * len(prompts)
-        listed = list(params)
-        if len(listed) != len(prompts):
-            raise UsageError(f"{len(prompts)} prompts came with {len(listed)} sampling_params.")
-        return listed
-
-    def _prepare(
-        self, index: int, prompt: Prompt, params: SamplingParams, *, num_prompts: int
-    ) -> Answer:
-        assembly = self.assembly
-        try:
-            text, token_ids = self._encode(prompt)
-        except SpecCliError as error:
-            raise _number(error, index, num_prompts) from error
-        ends = set(params.stop_token_ids)
-        if not params.ignore_eos:
-            ends |= assembly.target.end_token_ids
-        request = Request(
-            request_id=f"request-{next(self._numbers)}",
-            prompt_token_ids=tuple(token_ids),
-            params=params,
-            seed=secrets.randbits(32) if params.seed is None else params.seed,
-            end_token_ids=frozenset(ends),
-        )
-        return Answer(request, text, index)
-
-    def _encode(self, prompt: Prompt) -> tuple[str, list[int]]:
-        tokenizer = self.assembly.tokenizer
-        if isinstance(prompt, str):
-            return prompt, tokenizer.encode(prompt)
-        token_ids = list(prompt["prompt_token_ids"])
-        rows = self.assembly.engine.parts.target.vocab_size
-        if not token_ids or not all(isinstance(i, int) and 0 <= i < rows for i in token_ids):
-            raise UsageError(f"prompt_token_ids must be one or more ids below {rows:,}.")
-        text = prompt.get("prompt")
-        return (tokenizer.decode(token_ids) if text is None else str(text)), token_ids
 
     def _run(self) -> Iterator[Event | TextDelta]:
         engine = self.assembly.engine
@@ -264,9 +245,7 @@ class LLM:
     def _drop_all(self) -> None:
         """End whatever still runs, so that the engine is idle."""
         for request_id in self._answers.request_ids:
-            for event in self.assembly.engine.abort(request_id):
-                for _ in self._answers.with_text(event):
-                    pass
+            self.assembly.engine.abort(request_id)
         self._answers.clear()
 
     def _collect(self, events: Iterator[Event | TextDelta]) -> list[RequestOutput]:
@@ -276,13 +255,6 @@ class LLM:
                 answer = self._answers[event.request_id]
                 outputs[answer.index] = answer.output(event)
         return [outputs[index] for index in sorted(outputs)]
-
-
-def _number(error: SpecCliError, index: int, num_prompts: int) -> SpecCliError:
-    """The same failure, saying which of several prompts it is about."""
-    if num_prompts == 1:
-        return error
-    return type(error)(f"prompt {index + 1} of {num_prompts}: {error}", hint=error.hint)
 
 
 def _ignore_stage(_: Stage) -> None:

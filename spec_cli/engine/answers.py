@@ -92,7 +92,9 @@ class Answers:
         self._by_id[answer.request.request_id] = answer
 
     def clear(self) -> None:
-        """Forget all of them."""
+        """Forget all of them, and text that nobody has read."""
+        for request_id in self._by_id:
+            self._texts.forget(request_id)
         self._by_id.clear()
 
     def with_text(self, event: Event) -> Iterator[Event | TextDelta]:

@@ -228,3 +228,7 @@ class TextStreams:
     def close(self, request_id: str) -> list[TextPiece]:
         """The last pieces of a request, which is then forgotten."""
         return self._streams.pop(request_id).finish()
+
+    def forget(self, request_id: str) -> None:
+        """Drop a request whose text nobody wants any more; one that is closed is no error."""
+        self._streams.pop(request_id, None)

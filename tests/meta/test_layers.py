@@ -15,12 +15,13 @@ LAYERS = {
     "models": 3,
     "proposers": 4,
     "engine": 5,
-    "llm": 6,
-    "bench": 7,
-    "server": 7,
-    "ui": 7,
-    "cli": 8,
-    "__main__": 9,
+    "chat": 6,
+    "llm": 7,
+    "bench": 8,
+    "server": 8,
+    "ui": 8,
+    "cli": 9,
+    "__main__": 10,
 }
 LIBRARIES = {
     "sampling": {"torch"},
@@ -45,7 +46,7 @@ LIBRARIES = {
     "bench": {"torch"},
     "server": {"fastapi", "uvicorn"},
     "ui": {"rich"},
-    "cli": {"platformdirs", "rich", "typer"},
+    "cli": {"platformdirs", "prompt_toolkit", "rich", "typer"},
 }
 EMPTY_NAMES = {"common", "helpers", "types", "utils"}
 
