@@ -1,0 +1,174 @@
+"""The whole comparison: warm-up, batches, load; whatever is done when it ends early is kept."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from spec_cli.bench.arms import Arm
+from spec_cli.bench.arrivals import ArrivalPlan, plan_arrivals
+from spec_cli.bench.harness import (
+    Group,
+    LoadRun,
+    Progress,
+    Session,
+    StoppedError,
+    arm_order,
+    run_group,
+    run_load,
+)
+from spec_cli.bench.slo import ServiceLevel
+
+_SENDING_SHARE = 0.7
+"""Part of a cell's time in which requests are sent; the rest is for them to finish."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What to run.
+
+    Attributes:
+        arms: The target alone first.
+        batches: Batch sizes of the table, each at least 1.
+        rates: Requests per second of the load sweep, ascending; may be empty.
+        repeats: Of each group.
+        warmup: Groups per arm that are run first and not counted.
+        num_prompts: Prompts of the workload that the table uses.
+        num_requests: Most requests per arm and rate.
+        max_seconds: Most seconds of the sweep, all arms and rates together.
+        seed: Of the arrivals.
+        slo: Limits that goodput counts by.
+    """
+
+    arms: list[Arm]
+    batches: list[int]
+    rates: list[float]
+    repeats: int
+    warmup: int
+    num_prompts: int
+    num_requests: int
+    max_seconds: float
+    seed: int
+    slo: ServiceLevel
+
+    @property
+    def served_arms(self) -> list[Arm]:
+        """Arms that can serve several requests at once."""
+        return [arm for arm in self.arms if arm.spec != "transformers"]
+
+    @property
+    def cell_s(self) -> float:
+        """Seconds for one arm at one rate."""
+        return self.max_seconds / max(1, len(self.rates) * len(self.served_arms))
+
+    def arms_at(self, batch: int) -> list[Arm]:
+        """Arms that can run a batch size."""
+        return self.arms if batch == 1 else self.served_arms
+
+    def groups_at(self, batch: int) -> list[list[int]]:
+        """The prompts in batches; the last batch is filled up from the start of the workload."""
+        return [list(range(first, first + batch)) for first in range(0, self.num_prompts, batch)]
+
+    def arrivals(self, rate: float) -> ArrivalPlan:
+        """When requests come at a rate: the same for every arm."""
+        return plan_arrivals(
+            rate, self.num_requests, seed=self.seed, horizon_s=_SENDING_SHARE * self.cell_s
+        )
+
+    @property
+    def num_parts(self) -> int:
+        """Parts that progress counts."""
+        groups = sum(
+            len(self.groups_at(batch)) * len(self.arms_at(batch)) for batch in self.batches
+        )
+        return groups * self.repeats + len(self.rates) * len(self.served_arms)
+
+
+@dataclass(slots=True)
+class Results:
+    """What happened.
+
+    Attributes:
+        groups: By batch size and arm.
+        loads: By rate and arm.
+        kv_bytes: Key-value cache in use, by batch size and arm.
+        is_interrupted: Whether the user ended it early.
+    """
+
+    groups: dict[tuple[int, str], list[Group]] = field(default_factory=dict)
+    loads: dict[tuple[float, str], LoadRun] = field(default_factory=dict)
+    kv_bytes: dict[tuple[int, str], int] = field(default_factory=dict)
+    is_interrupted: bool = False
+
+
+@dataclass(slots=True)
+class Comparison:
+    """Runs a plan.
+
+    Attributes:
+        session: Engines and what they share.
+        plan: What to run.
+        report: Told before each part.
+        tell: Told of each finished cell: its kind, `batch` or `rate`, the value, and the arm.
+        used_bytes: Bytes of key-value cache in use now.
+        results: What is done so far.
+    """
+
+    session: Session
+    plan: Plan
+    report: Callable[[Progress], None]
+    tell: Callable[[str, float, Arm], None]
+    used_bytes: Callable[[], int] = lambda: 0
+    results: Results = field(default_factory=Results)
+    _done: int = 0
+
+    def run(self) -> Results:
+        """Run everything; Ctrl-C ends it and leaves what is done."""
+        try:
+            self._warm_up()
+            for batch in self.plan.batches:
+                self._run_batch(batch)
+            for number, rate in enumerate(self.plan.rates):
+                self._run_rate(rate, number)
+        except StoppedError:
+            self.results.is_interrupted = True
+        return self.results
+
+    def _warm_up(self) -> None:
+        for number in range(self.plan.warmup):
+            for arm in arm_order(self.plan.arms, number):
+                self._announce(f"warming up {arm.name}")
+                run_group(self.session, arm, self.plan.groups_at(1)[0], -1)
+
+    def _run_batch(self, batch: int) -> None:
+        arms, turn = self.plan.arms_at(batch), 0
+        for repeat in range(self.plan.repeats):
+            for indices in self.plan.groups_at(batch):
+                for arm in arm_order(arms, turn):
+                    self._announce(f"batch {batch}, {arm.name}, round {repeat + 1}")
+                    group = run_group(self.session, arm, indices, repeat)
+                    self._done += 1
+                    if group is not None:
+                        self._keep(batch, arm, group)
+                turn += 1
+        for arm in arms:
+            if self.results.groups.get((batch, arm.name)):
+                self.tell("batch", batch, arm)
+
+    def _keep(self, batch: int, arm: Arm, group: Group) -> None:
+        key = (batch, arm.name)
+        self.results.groups.setdefault(key, []).append(group)
+        self.results.kv_bytes[key] = max(self.results.kv_bytes.get(key, 0), self.used_bytes())
+
+    def _run_rate(self, rate: float, number: int) -> None:
+        plan = self.plan.arrivals(rate)
+        for arm in arm_order(self.plan.served_arms, number):
+            label = "all at once" if math.isinf(rate) else f"{rate:g} requests/s"
+            self._announce(f"{label}, {arm.name}")
+            run = run_load(self.session, arm, plan, self.plan.cell_s)
+            self._done += 1
+            if run is not None:
+                self.results.loads[rate, arm.name] = run
+                self.tell("rate", rate, arm)
+
+    def _announce(self, what: str) -> None:
+        self.report(Progress(self._done, self.plan.num_parts, what))
