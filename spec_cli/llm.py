@@ -54,6 +54,7 @@ class LLM:
             model=model, draft_model=draft_model, num_draft_tokens=num_draft_tokens, **options
         )
         self._assembly: Assembly | None = assemble(config, report or _ignore_stage)
+        self._ways = {config: self._assembly}
         self._answers = Answers(self._assembly.texts)
         self._intake = Intake()
         self._is_interrupted = False
@@ -76,6 +77,7 @@ class LLM:
     def close(self) -> None:
         """Free the models and their caches; a second call does nothing."""
         self._assembly = None
+        self._ways = {}
 
     @property
     def config(self) -> EngineConfig:
@@ -85,6 +87,9 @@ class LLM:
     def speculate(self, *, report: ReportStage | None = None, **changes: Any) -> None:
         """Speculate in another way; the target is not loaded again and its cache is kept.
 
+        The way back is free: draft models stay loaded until `forget_other_ways`, and what was
+        learnt about how much to draft is kept.
+
         Args:
             report: Told of the loading of another draft model.
             **changes: Fields of `EngineConfig` about speculation, such as `spec`.
@@ -93,16 +98,14 @@ class LLM:
             TypeError: A field is not about speculation.
             SpecCliError: It cannot be done; what was set before goes on.
         """
+        if self._answers:
+            raise UsageError("speculation cannot be changed while an answer is being written.")
         config = self.config.with_speculation(**changes)
-        self._assembly = reassemble(self.assembly, config, report or _ignore_stage)
-        self._answers = Answers(self._assembly.texts)
+        self._adopt(self._ways.get(config) or self._new_way(config, report or _ignore_stage))
 
     @contextlib.contextmanager
     def speculating(self, **changes: Any) -> Iterator[None]:
-        """Speculate in another way inside a `with`; after it, go on as if nothing had been.
-
-        Unlike `speculate` there and back, this keeps the draft model, its cache, and what was
-        learnt about how much to draft.
+        """Speculate in another way inside a `with`; after it, go on as before.
 
         Args:
             **changes: As for `speculate`.
@@ -115,7 +118,11 @@ class LLM:
         try:
             yield
         finally:
-            self._assembly, self._answers = before, Answers(before.texts)
+            self._adopt(before)
+
+    def forget_other_ways(self) -> None:
+        """Free draft models that were in use before and are not now."""
+        self._ways = {self.config: self.assembly}
 
     def chat_session(self, *, system: str | None = None, **options: Any) -> ChatSession:
         """Begin a conversation whose turns reuse the caches.
@@ -227,6 +234,18 @@ class LLM:
         """End what is running after the current step; callable from a signal handler."""
         self._is_interrupted = True
 
+    def _new_way(self, config: EngineConfig, report: ReportStage) -> Assembly:
+        """Another assembly on the same target, with a draft model that is loaded already if any."""
+        base = self.assembly
+        for way in self._ways.values():
+            if way.draft_model is not None and way.config.draft_model == config.draft_model:
+                base = way
+        return reassemble(base, config, report)
+
+    def _adopt(self, assembly: Assembly) -> None:
+        self._assembly = self._ways[assembly.config] = assembly
+        self._answers = Answers(assembly.texts)
+
     def _run(self) -> Iterator[Event | TextDelta]:
         engine = self.assembly.engine
         try:
@@ -245,7 +264,8 @@ class LLM:
     def _drop_all(self) -> None:
         """End whatever still runs, so that the engine is idle."""
         for request_id in self._answers.request_ids:
-            self.assembly.engine.abort(request_id)
+            if self._assembly is not None:
+                self._assembly.engine.abort(request_id)
         self._answers.clear()
 
     def _collect(self, events: Iterator[Event | TextDelta]) -> list[RequestOutput]:

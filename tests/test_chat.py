@@ -134,6 +134,28 @@ def test_speculation_changes_in_the_middle(target, draft, fresh):
         assert turn.reuse.num_cached_tokens == shared_with_before(chat)
 
 
+def test_way_back_is_free(target, draft):
+    """A draft model that was in use is not loaded again until it is forgotten."""
+    stages: list[Any] = []
+    with LLM(target, draft_model=draft, num_draft_tokens=3) as llm:
+        first = llm.assembly
+        llm.speculate(spec="ngram", draft_model=None, report=stages.append)
+        llm.speculate(spec="draft", draft_model=draft, num_draft_tokens=5, report=stages.append)
+        assert llm.assembly.draft_model is first.draft_model
+        llm.speculate(spec="auto", num_draft_tokens=3, report=stages.append)
+        assert llm.assembly is first
+        assert not stages
+        llm.speculate(spec="off", draft_model=None, num_draft_tokens="auto")
+        llm.forget_other_ways()
+        llm.speculate(spec="draft", draft_model=draft, report=stages.append)
+        assert stages
+        assert llm.assembly.draft_model is not first.draft_model
+        events = llm.events("abc", GREEDY)
+        next(events)
+        with pytest.raises(UsageError, match="being written"):
+            llm.speculate(spec="off")
+
+
 def test_seeds(target):
     """A seed is drawn for each answer and told; a fixed one moves on at regen only."""
     with LLM(target) as llm:
