@@ -47,8 +47,20 @@ def check_cell(family: str, draft: str, k: int, batch: int, num_prompts: int) ->
 @pytest.mark.parametrize("draft", DRAFTS)
 @pytest.mark.parametrize("k", LENGTHS)
 def test_llama_equals_generate(draft: str, k: int, batch: int) -> None:
-    """L-04a, C-05: every draft length, proposer and batch gives the tokens of generate()."""
+    """C-05: every draft length, proposer and batch gives the tokens of generate()."""
     check_cell("llama", draft, k, batch, num_prompts=8)
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("k", range(1, 9))
+def test_sixty_four_tokens(k: int, batch: int) -> None:
+    """L-04a: 64 tokens with a draft that is right now and then are those of generate()."""
+    driver = drive_tiny("llama", "noisy", k)
+    driver.add(*(request(str(i), tiny.prompt(i), 64) for i in range(batch)))
+    answers = driver.run()
+
+    for i in range(batch):
+        assert tuple(answers[str(i)].token_ids) == tiny.expected("llama", i, 64)
 
 
 def covering(*factors: tuple[Any, ...]) -> list[tuple[Any, ...]]:
