@@ -22,8 +22,15 @@ _FIELDS = {
         "draft_trust_remote_code",
     ),
     "ngram": ("ngram_min", "ngram_max"),
+    "lookup": ("lookup_corpus",),
 }
-_USES: dict[str, tuple[str, ...]] = {"off": (), "draft": ("draft",), "ngram": ("ngram",)}
+_USES: dict[str, tuple[str, ...]] = {
+    "off": (),
+    "draft": ("draft",),
+    "ngram": ("ngram",),
+    "suffix": ("lookup",),
+    "hybrid": ("draft", "lookup"),
+}
 """Which options mean something to which way to guess; to others all do."""
 
 

@@ -71,7 +71,8 @@ class ModelOptions:
         option(
             "--spec",
             panel=_SPECULATION,
-            help="Who guesses; auto is the draft model if there is one, else n-gram lookup.",
+            help="Who guesses: auto is the draft model helped by lookup (hybrid) with -d, else"
+            " lookup (suffix).",
         ),
     ] = "auto"
     num_draft_tokens: Annotated[
@@ -121,6 +122,15 @@ class ModelOptions:
     ngram_min: Annotated[
         int | None,
         option("--ngram-min", metavar="N", panel=_SPECULATION, help="Shortest match of lookup; 1."),
+    ] = None
+    lookup_corpus: Annotated[
+        Path | None,
+        option(
+            "--lookup-corpus",
+            metavar="PATH",
+            panel=_SPECULATION,
+            help="A text file or a folder of them to look up in besides prompt and output.",
+        ),
     ] = None
     ctx_size: Annotated[
         int | None,
@@ -177,6 +187,7 @@ class ModelOptions:
             draft_p_min=self.draft_p_min,
             ngram_min=self.ngram_min,
             ngram_max=self.ngram_max,
+            lookup_corpus=self.lookup_corpus,
             device=self.device,
             draft_device=self.draft_device,
             dtype=self.dtype,

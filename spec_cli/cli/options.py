@@ -21,6 +21,7 @@ FLAGS = {
     "draft_trust_remote_code": "--draft-trust-remote-code",
     "ngram_min": "--ngram-min",
     "ngram_max": "--ngram-max",
+    "lookup_corpus": "--lookup-corpus",
     "ctx_size": "--ctx-size",
     "max_rows": "--max-rows",
     "memory_bytes": "--memory",

@@ -116,7 +116,10 @@ def _draft(config: EngineConfig, assembly: Any) -> dict[str, Any] | None:
     if assembly.spec == "off":
         return None
     if assembly.draft is not None:
-        return {"kind": "draft_model", **_model(assembly.draft)}
+        kind = "hybrid" if assembly.spec == "hybrid" else "draft_model"
+        return {"kind": kind, **_model(assembly.draft)}
+    if assembly.spec == "suffix":
+        return {"kind": "suffix", "id": None, "revision": None}
     low, high = config.ngram_sizes
     return {"kind": "ngram", "id": None, "revision": None, "ngram_min": low, "ngram_max": high}
 

@@ -44,4 +44,7 @@ def drafter(draft: dict[str, object] | None) -> str:
         return "no draft"
     if draft["kind"] == "ngram":
         return "n-gram"
-    return f"draft {str(draft['id']).rstrip('/').rpartition('/')[2]}"
+    if draft["kind"] == "suffix":
+        return "lookup"
+    name = str(draft["id"]).rstrip("/").rpartition("/")[2]
+    return f"draft {name} + lookup" if draft["kind"] == "hybrid" else f"draft {name}"

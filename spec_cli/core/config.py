@@ -7,11 +7,20 @@ from typing import Any, Literal
 
 from spec_cli.core.errors import UsageError
 
-Spec = Literal["auto", "ngram", "draft", "off"]
+Spec = Literal["auto", "ngram", "draft", "suffix", "hybrid", "off"]
 Verify = Literal["coupled", "rejection"]
 
 MAX_DRAFT_TOKENS = 32
-_SPECS = ("auto", "ngram", "draft", "off")
+_SPECS = ("auto", "ngram", "draft", "suffix", "hybrid", "off")
+_DRAFT_FIELDS = ("draft_p_min", "draft_revision", "draft_device")
+_NGRAM_FIELDS = ("ngram_min", "ngram_max")
+_WITHOUT_EFFECT = {
+    "ngram": (*_DRAFT_FIELDS, "lookup_corpus"),
+    "draft": (*_NGRAM_FIELDS, "lookup_corpus"),
+    "suffix": (*_NGRAM_FIELDS, *_DRAFT_FIELDS),
+    "hybrid": _NGRAM_FIELDS,
+    "off": (*_NGRAM_FIELDS, "draft_p_min", "lookup_corpus", "k_schedule"),
+}
 _VERIFY = ("coupled", "rejection")
 
 _SPECULATION_FIELDS = frozenset(
@@ -20,6 +29,7 @@ _SPECULATION_FIELDS = frozenset(
         "draft_p_min",
         "draft_revision",
         "k_schedule",
+        "lookup_corpus",
         "ngram_max",
         "ngram_min",
         "num_draft_tokens",
@@ -50,13 +60,15 @@ class EngineConfig:
         revision: Branch, tag or commit of the target.
         draft_model: The same of the draft model, or None.
         draft_revision: Of the draft model alone; never that of the target.
-        spec: Who guesses; `auto` is the draft model if there is one, else n-gram lookup.
+        spec: Who guesses; `auto` is `hybrid` with a draft model, else `suffix`, and `ngram` where
+            its sizes are given.
         num_draft_tokens: Draft length, 1 to 32, or `auto`: chosen by what it costs and brings.
         k_schedule: Draft lengths by number of decoding rows, such as `1-4:5,5-8:3,9-:0`, or None.
         verify: How drafts are verified.
         draft_p_min: The draft model stops at a token it gives less than this; in [0, 1].
         ngram_min: Shortest match of lookup; None is 1.
         ngram_max: Longest match of lookup; None is 3.
+        lookup_corpus: File or folder of texts that suffix lookup may copy from, or None.
         device: `auto`, `cpu`, `cuda` or `cuda:N`.
         draft_device: Of the draft model; None is that of the target.
         dtype: `auto`, `float32`, `bfloat16` or `float16`.
@@ -81,6 +93,7 @@ class EngineConfig:
     draft_p_min: float | None = None
     ngram_min: int | None = None
     ngram_max: int | None = None
+    lookup_corpus: Path | None = None
     device: str = "auto"
     draft_device: str | None = None
     dtype: str = "auto"
@@ -150,11 +163,19 @@ class EngineConfig:
         return replace(self, **changes)
 
     @property
-    def proposer(self) -> Literal["ngram", "draft", "off"]:
+    def proposer(self) -> Literal["ngram", "draft", "suffix", "hybrid", "off"]:
         """Who guesses, `auto` resolved."""
         if self.spec != "auto":
             return self.spec
-        return "draft" if self.draft_model is not None else "ngram"
+        if self.draft_model is not None:
+            return "hybrid"
+        has_sizes = self.ngram_min is not None or self.ngram_max is not None
+        return "ngram" if has_sizes else "suffix"
+
+    @property
+    def uses_draft_model(self) -> bool:
+        """Whether the draft model is to be loaded."""
+        return self.proposer in ("draft", "hybrid")
 
     @property
     def ngram_sizes(self) -> tuple[int, int]:
@@ -163,28 +184,22 @@ class EngineConfig:
         return (1 if self.ngram_min is None else self.ngram_min), high
 
     def _check_effects(self) -> None:
-        if self.spec == "draft" and self.draft_model is None:
+        if self.uses_draft_model and self.draft_model is None:
             raise UsageError(
-                "spec draft needs a draft model.", hint="-d ID, or --spec ngram, which needs none"
+                f"spec {self.spec} needs a draft model.",
+                hint="-d ID, or --spec suffix, which needs none",
             )
-        if self.spec == "ngram" and self.draft_model is not None:
+        if self.spec in ("ngram", "suffix") and self.draft_model is not None:
             raise UsageError(
-                "spec ngram does not use the draft model.", hint="Leave out one of the two."
+                f"spec {self.spec} does not use the draft model.", hint="Leave out one of the two."
             )
-        unused = {
-            "draft": ("ngram_min", "ngram_max"),
-            "ngram": ("draft_p_min", "draft_revision", "draft_device"),
-            "off": ("ngram_min", "ngram_max", "draft_p_min"),
-        }[self.proposer]
-        for name in unused:
+        for name in _WITHOUT_EFFECT[self.proposer]:
             if getattr(self, name) is not None:
                 raise UsageError(f"{name} has no effect with speculation by {self.proposer}.")
-        if self.proposer == "ngram" and self.draft_trust_remote_code:
+        if self.proposer in ("ngram", "suffix") and self.draft_trust_remote_code:
             raise UsageError("draft_trust_remote_code has no effect without a draft model.")
         if self.proposer == "off" and self.num_draft_tokens != "auto":
             raise UsageError("num_draft_tokens has no effect with spec off.")
-        if self.proposer == "off" and self.k_schedule is not None:
-            raise UsageError("k_schedule has no effect with spec off.")
         if self.k_schedule is not None and self.num_draft_tokens != "auto":
             raise UsageError("k_schedule and num_draft_tokens both set the draft length.")
 

@@ -8,9 +8,12 @@ import torch
 from spec_cli.core.config import EngineConfig
 from spec_cli.core.errors import UsageError
 from spec_cli.core.progress import ReportStage
+from spec_cli.engine.corpus import Corpus, read_corpus
 from spec_cli.engine.engine import Engine
+from spec_cli.engine.guessing import make_proposer
 from spec_cli.engine.loading import (
     DraftModel,
+    FoundModel,
     TargetModel,
     find_draft,
     find_target,
@@ -25,9 +28,6 @@ from spec_cli.models.tokenizer import TextTokenizer
 from spec_cli.policy.base import FixedPolicy, Policy
 from spec_cli.policy.goodput import GoodputPolicy
 from spec_cli.policy.schedule import SchedulePolicy, parse_schedule
-from spec_cli.proposers.base import Proposer
-from spec_cli.proposers.draft_model import DraftModelProposer
-from spec_cli.proposers.ngram import NgramProposer
 
 _DEFAULT_ROWS = 16
 
@@ -42,6 +42,7 @@ class Assembly:
         texts: Turns the engine's tokens into text.
         target_model: The target with its runner.
         draft_model: The draft model with its runner, or None.
+        corpus_notice: What was read to look up in, or None.
         spec: Who guesses, `off` when nobody does.
     """
 
@@ -50,6 +51,7 @@ class Assembly:
     texts: TextStreams
     target_model: TargetModel
     draft_model: DraftModel | None
+    corpus_notice: str | None
     spec: str
 
     @property
@@ -80,10 +82,12 @@ class Assembly:
     @property
     def notices(self) -> tuple[str, ...]:
         """What the user should know before the first token, one sentence each."""
-        if self.draft_model is None:
-            return self.target_model.notices
-        draft = self.draft_model
-        return (*self.target_model.notices, *draft.loaded.notices, *draft.pair.notices)
+        notices = list(self.target_model.notices)
+        if self.draft_model is not None:
+            notices += [*self.draft_model.loaded.notices, *self.draft_model.pair.notices]
+        if self.corpus_notice is not None:
+            notices.append(self.corpus_notice)
+        return tuple(notices)
 
 
 def assemble(config: EngineConfig, report: ReportStage) -> Assembly:
@@ -102,11 +106,13 @@ def assemble(config: EngineConfig, report: ReportStage) -> Assembly:
     if config.threads is not None:
         torch.set_num_threads(config.threads)
     found = find_target(config, report)
-    if config.proposer != "draft":
-        return _build(config, load_target(config, found, report), None)
+    corpus = _read_corpus(config, found)
+    if not config.uses_draft_model:
+        return _build(config, load_target(config, found, report), None, corpus)
     draft_found, pair = find_draft(config, found, report)
     target = load_target(config, found, report)
-    return _build(config, target, load_draft(config, draft_found, pair, target, report))
+    draft = load_draft(config, draft_found, pair, target, report)
+    return _build(config, target, draft, corpus)
 
 
 def reassemble(assembly: Assembly, config: EngineConfig, report: ReportStage) -> Assembly:
@@ -125,39 +131,36 @@ def reassemble(assembly: Assembly, config: EngineConfig, report: ReportStage) ->
     """
     if assembly.engine.has_work:
         raise UsageError("speculation cannot be changed while an answer is being written.")
+    corpus = _read_corpus(config, assembly.target_model.found)
     draft = None
-    if config.proposer == "draft":
+    if config.uses_draft_model:
         draft = assembly.draft_model
         if draft is None or config.draft_model != assembly.config.draft_model:
             found, pair = find_draft(config, assembly.target_model.found, report)
             draft = load_draft(config, found, pair, assembly.target_model, report)
-    return _build(config, assembly.target_model, draft)
+    return _build(config, assembly.target_model, draft, corpus)
 
 
-def _build(config: EngineConfig, target: TargetModel, draft: DraftModel | None) -> Assembly:
+def _read_corpus(config: EngineConfig, found: FoundModel) -> Corpus | None:
+    return read_corpus(config.lookup_corpus, found.tokenizer) if config.lookup_corpus else None
+
+
+def _build(
+    config: EngineConfig, target: TargetModel, draft: DraftModel | None, corpus: Corpus | None
+) -> Assembly:
     off_reason = target.off_reason
     if config.proposer == "off":
         off_reason = "switched off by --spec off"
-    proposer = None if off_reason is not None else _make_proposer(config, draft)
-    texts = TextStreams(target.found.tokenizer)
     policy = _make_policy(config, off_reason)
+    proposer = None
+    if off_reason is None:
+        proposer = make_proposer(config, target, draft, corpus, policy)
+    texts = TextStreams(target.found.tokenizer)
     parts = EngineParts(target.runner, proposer, policy, texts, target.budget, time.perf_counter)
     engine = Engine(parts, verify_mode=config.verify, max_rows=config.max_rows or _DEFAULT_ROWS)
     spec = "off" if proposer is None else config.proposer
-    return Assembly(config, engine, texts, target, draft, spec)
-
-
-def _make_proposer(config: EngineConfig, draft: DraftModel | None) -> Proposer:
-    if draft is None:
-        low, high = config.ngram_sizes
-        return NgramProposer(low, high)
-    return DraftModelProposer(
-        draft.runner,
-        verify=config.verify,
-        num_token_ids=min(draft.pair.target_rows, draft.pair.draft_rows),
-        never_propose=draft.pair.never_propose,
-        p_min=config.draft_p_min or 0.0,
-    )
+    corpus_notice = corpus.notice if corpus is not None else None
+    return Assembly(config, engine, texts, target, draft, corpus_notice, spec)
 
 
 def _make_policy(config: EngineConfig, off_reason: str | None) -> Policy:

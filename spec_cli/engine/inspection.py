@@ -124,7 +124,7 @@ def inspect_models(config: EngineConfig, report: ReportStage) -> Inspection:
     problems: list[SpecCliError] = []
     draft: ModelFacts | None = None
     pair: PairReport | None = None
-    if config.proposer == "draft":
+    if config.uses_draft_model:
         try:
             draft_found, pair = find_draft(config, found, report)
             draft = _facts(draft_found, config, config.draft_device or config.device)
@@ -219,7 +219,7 @@ def _tips(inspection: Inspection, config: EngineConfig) -> tuple[str, ...]:
         limit, own = inspection.ctx_size, draft.context_length
         if own is not None and (limit is None or own < limit):
             tips.append(f"Rows past {own:,} tokens, the draft's context, go on without it.")
-    elif config.proposer == "ngram" and target.cache == "rollback":
+    elif config.proposer in ("ngram", "suffix") and target.cache == "rollback":
         tips.append("Without a draft model, text that repeats prompt or answer is looked up.")
     free, per_token = inspection.free_bytes, inspection.cache_bytes_per_token
     if free is not None and per_token and inspection.ctx_size is not None:

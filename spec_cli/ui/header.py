@@ -47,8 +47,10 @@ def _draft(draft: Mapping[str, Any] | None, settings: Mapping[str, Any]) -> list
         return ["none: speculation is off"]
     if draft["kind"] == "ngram":
         who = f"n-gram lookup, {draft['ngram_min']} to {draft['ngram_max']} tokens"
+    elif draft["kind"] == "suffix":
+        who = "lookup of the longest match"
     else:
-        who = _name(draft)
+        who = _name(draft) + (" and lookup" if draft["kind"] == "hybrid" else "")
     return [who, f"k {settings['num_draft_tokens']}", f"verify {settings['verify']}"]
 
 
