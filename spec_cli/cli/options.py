@@ -38,6 +38,7 @@ FLAGS = {
     "stop": "--stop",
     "stop_token_ids": "--stop-token-id",
     "ignore_eos": "--ignore-eos",
+    "enable_thinking": "--think/--no-think",
 }
 """Names of fields in messages, and the flags that set them."""
 

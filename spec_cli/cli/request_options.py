@@ -177,4 +177,9 @@ class SamplingOptions:
         """Fields of `SamplingParams` that were given."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}
         values["stop_token_ids"] = values.pop("stop_token_id")
-        return {name: value for name, value in values.items() if value not in (None, [], False)}
+        # By identity: 0 is a seed, and equal to False.
+        return {
+            name: value
+            for name, value in values.items()
+            if value is not None and value is not False and value != []
+        }
