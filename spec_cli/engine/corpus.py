@@ -59,12 +59,16 @@ def read_corpus(
             break
     if not texts:
         raise UsageError(f"lookup_corpus: {path} has no text in UTF-8.")
-    notice = f"lookup corpus: {sum(map(len, texts)):,} tokens of {len(texts):,} files."
+    notice = f"lookup corpus: {sum(map(len, texts)):,} tokens of {_count(len(texts))}"
     if room < 1:
-        notice = f"{notice[:-1]}, cut at {max_tokens:,} tokens."
+        notice += f", cut at {max_tokens:,} tokens"
     if num_skipped:
-        notice = f"{notice[:-1]}; {num_skipped:,} files without text or room were left out."
-    return Corpus(tuple(texts), notice)
+        notice += f"; {_count(num_skipped)} left out, without text or room"
+    return Corpus(tuple(texts), f"{notice}.")
+
+
+def _count(num_files: int) -> str:
+    return f"{num_files:,} file{'s' if num_files != 1 else ''}"
 
 
 def _files(path: Path) -> list[Path]:
