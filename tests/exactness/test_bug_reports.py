@@ -50,18 +50,18 @@ def test_frequencies_are_the_targets_own(mode: VerifyMode) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_frequencies_with_a_greedy_draft(mode: VerifyMode) -> None:
-    """L-01: a draft that always picks its favourite is one-hot: within 0.03 in 5 000 (2e-4)."""
+    """L-01: a draft that always picks its favourite is one-hot: within 0.045 in 2 000 (5e-4)."""
     favourite = ScriptedProposer(lambda token_ids, count: [0] * count)
 
-    for row in frequencies(favourite, mode, k=1, num_seeds=5_000, max_tokens=3):
-        assert row == pytest.approx(P, abs=0.03)
+    for row in frequencies(favourite, mode, k=1, num_seeds=2_000, max_tokens=3):
+        assert row == pytest.approx(P, abs=0.045)
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_frequencies_with_long_drafts(mode: VerifyMode) -> None:
-    """L-01, K=4: each of six tokens within 0.03 of p in 5 000 draws (4.2 sigma: 5e-4)."""
-    for row in frequencies(table_draft(Q, mode), mode, k=4, num_seeds=5_000, max_tokens=6):
-        assert row == pytest.approx(P, abs=0.03)
+    """L-01, K=4: each of six tokens within 0.045 of p in 2 000 draws (4 sigma: 1e-3)."""
+    for row in frequencies(table_draft(Q, mode), mode, k=4, num_seeds=2_000, max_tokens=6):
+        assert row == pytest.approx(P, abs=0.045)
 
 
 @pytest.mark.parametrize("batch", [1, 3])

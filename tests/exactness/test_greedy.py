@@ -16,7 +16,7 @@ from tests import tiny
 from tests.driving import DRAFTS, PLENTY, drive, drive_tiny, request
 from tests.fakes import ScriptedProposer
 
-NUM_TOKENS = 16
+NUM_TOKENS = 12
 BATCHES = (1, 3, 8)
 LENGTHS = range(9)
 OTHERS = tuple(family for family in tiny.FAMILIES if family != "llama")
@@ -51,8 +51,7 @@ def test_llama_equals_generate(draft: str, k: int, batch: int) -> None:
     check_cell("llama", draft, k, batch, num_prompts=8)
 
 
-@pytest.mark.parametrize("batch", [1, 3])
-@pytest.mark.parametrize("k", range(1, 9))
+@pytest.mark.parametrize(("k", "batch"), [*((k, 3) for k in range(1, 9)), (1, 1), (4, 1), (8, 1)])
 def test_sixty_four_tokens(k: int, batch: int) -> None:
     """L-04a: 64 tokens with a draft that is right now and then are those of generate()."""
     driver = drive_tiny("llama", "noisy", k)

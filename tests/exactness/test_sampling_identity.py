@@ -50,10 +50,10 @@ def baseline(family: str, setting: str, index: int) -> list[int]:
     return alone(family, setting, index, None, 0)
 
 
-@pytest.mark.parametrize("draft", DRAFTS)
+@pytest.mark.parametrize("draft", ["ngram", "noisy"])
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_speculation_changes_nothing(setting: str, draft: str) -> None:
-    """Each proposer gives the target-only tokens, for every way to shape the distribution."""
+    """Lookup and a draft model give the target-only tokens however the distribution is shaped."""
     assert alone("llama", setting, 2, draft, 5) == baseline("llama", setting, 2)
 
 
