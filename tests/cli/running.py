@@ -28,15 +28,15 @@ def invoke_json(*arguments: object, stdin: str | None = None) -> dict[str, Any]:
     return dict(json.loads(result.stdout))
 
 
-def run(*arguments: object, stdin: bytes = b"", **options: Any) -> subprocess.CompletedProcess:
+def run(*arguments: object) -> subprocess.CompletedProcess[bytes]:
     """Run a command as a process, its output in pipes."""
     return subprocess.run(
         [*COMMAND, *map(str, arguments)],
-        input=stdin,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
         cwd=ROOT,
         timeout=60,
         check=False,
-        **({"capture_output": True} | options),
     )
 
 

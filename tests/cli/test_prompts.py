@@ -1,6 +1,7 @@
 """Where prompts come from."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -11,7 +12,9 @@ from spec_cli.cli.text_output import title
 from spec_cli.core.errors import UsageError
 
 
-def collect(monkeypatch: pytest.MonkeyPatch, *arguments: str, stdin: str = "", **options) -> list:
+def collect(
+    monkeypatch: pytest.MonkeyPatch, *arguments: str, stdin: str = "", **options: Any
+) -> list[str]:
     """The prompts of a command line, with something piped in."""
     monkeypatch.setattr("spec_cli.cli.prompts.read_stdin", lambda *, is_asked: stdin)
     return PromptOptions(**options).collect(list(arguments))

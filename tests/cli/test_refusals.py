@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from transformers import LlamaConfig
 
-from tests.cli.running import invoke, run
+from tests.cli.running import COMMAND, ROOT, invoke
 from tests.folders import save_text_model, text_config
 from tests.models.model_folders import edit_json, save_tokenizer
 
@@ -240,8 +240,15 @@ def test_traceback_only_with_debug(model: Path) -> None:
 def test_full_disk_is_told(model: Path) -> None:
     """Output that cannot be written is exit code 1 with the reason, and no traceback."""
     with Path("/dev/full").open("wb") as full:
-        options = {"stdout": full, "stderr": subprocess.PIPE, "capture_output": False}
-        done = run("generate", "-m", model, "Hello", "-n", 3, **options)
+        done = subprocess.run(
+            [*COMMAND, "generate", "-m", model, "Hello", "-n", "3"],
+            stdin=subprocess.DEVNULL,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            cwd=ROOT,
+            timeout=60,
+            check=False,
+        )
 
     assert done.returncode == 1
     assert done.stderr.decode().splitlines()[-1] == (
@@ -255,7 +262,7 @@ def test_unexpected_failure_keeps_the_text(model: Path, monkeypatch: Any) -> Non
 
     step = Engine.step
 
-    def fail_later(engine: Engine) -> list:
+    def fail_later(engine: Engine) -> Any:
         if engine._step == 4:
             raise RuntimeError("the ceiling fell down")
         return step(engine)
