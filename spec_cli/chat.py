@@ -80,6 +80,7 @@ class ChatSession:
             answer stop there, or leave out the oldest turns.
         turns: All turns, also those left out.
         num_left_out: How many of the oldest turns the model no longer sees.
+        latest: The turn that was begun last, answered or not.
     """
 
     def __init__(
@@ -98,6 +99,7 @@ class ChatSession:
         self.ctx_overflow: Overflow = ctx_overflow
         self.turns: list[Turn] = []
         self.num_left_out = 0
+        self.latest: Turn | None = None
 
     @property
     def messages(self) -> list[dict[str, str]]:
@@ -183,6 +185,7 @@ class ChatSession:
             raise
         turn = Turn(text, seed=seed, prompt=prompt["prompt"])
         turn.prompt_token_ids = tuple(prompt["prompt_token_ids"])
+        self.latest = turn
         return self._follow(events, turn)
 
     def _fit(self, text: str) -> Any:

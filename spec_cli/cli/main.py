@@ -7,7 +7,9 @@ import typer
 from typer.core import TyperGroup
 
 from spec_cli import __version__
+from spec_cli.cli.chat import chat
 from spec_cli.cli.check import check
+from spec_cli.cli.compare import compare
 from spec_cli.cli.generate import generate
 from spec_cli.cli.grouping import with_groups
 from spec_cli.cli.guard import Failure, exit_with, wanted_format
@@ -76,4 +78,6 @@ def start(
 
 
 app.command(epilog=_EPILOG)(with_groups(generate))
+app.command(epilog=_EPILOG)(with_groups(chat))
 app.command(epilog=_EPILOG)(with_groups(check))
+app.command(epilog=_EPILOG)(with_groups(compare))
