@@ -3,6 +3,8 @@
 Knows nothing of text, screens, files or the wall clock: requests come in, events go out.
 """
 
+from itertools import islice
+
 from spec_cli.core.errors import ContextLengthError, InsufficientMemoryError
 from spec_cli.core.events import (
     Event,
@@ -150,7 +152,7 @@ class Engine:
             need = target.bytes_for(sequence.max_length)
             num_alike = sum(
                 target.bytes_for(other.sequence.max_length) == need
-                for other in self._scheduler.waiting
+                for other in islice(self._scheduler.waiting, self._scheduler.max_rows)
             )
             num_rows = min(num_alike, self._scheduler.max_rows - len(self._scheduler.running))
             row = self._acquire(sequence, num_rows)

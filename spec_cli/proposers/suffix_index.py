@@ -4,7 +4,7 @@ A hash chain, as in LZ77 compressors (Deutsch 1996, RFC 1951, section 4): two to
 latest continuation, each continuation the one before it after the same two, and the most recent
 few are compared backwards for the longest match. That is a suffix automaton's answer (Hu et al.
 2024, arXiv 2411.10666) in 40 bytes a token instead of 530; the measurements are in
-docs/design/decisions/0002-suffix-index.md.
+docs/design/decisions/0005-suffix-index.md.
 """
 
 from array import array
