@@ -13,25 +13,26 @@ from spec_cli.core.sequence import Request
 if TYPE_CHECKING:
     from spec_cli.engine.assembly import Assembly
 
-DraftLength = int | Literal["auto"]
+DraftLength = int | Literal["auto", "schedule"]
+"""`schedule` is by the number of rows, as --k-schedule says."""
 BASE = "target only"
 
-_FIELDS = {
+OPTIONS_OF = {
     "draft": (
         *("draft_model", "draft_revision", "draft_device", "draft_p_min"),
         "draft_trust_remote_code",
     ),
     "ngram": ("ngram_min", "ngram_max"),
-    "lookup": ("lookup_corpus",),
+    "corpus": ("lookup_corpus",),
 }
-_USES: dict[str, tuple[str, ...]] = {
+_USES = {
     "off": (),
     "draft": ("draft",),
     "ngram": ("ngram",),
-    "suffix": ("lookup",),
-    "hybrid": ("draft", "lookup"),
+    "suffix": ("corpus",),
+    "hybrid": ("draft", "corpus"),
 }
-"""Which options mean something to which way to guess; to others all do."""
+"""Which options mean something to which way to guess."""
 
 
 class Servable(Protocol):
@@ -69,6 +70,10 @@ class Arm:
     def is_base(self) -> bool:
         """Whether this is what the others are measured against."""
         return self.name == BASE
+
+    def uses(self, kind: str) -> bool:
+        """Whether the options of a kind mean something to it."""
+        return kind in _USES.get(self.spec, ())
 
 
 def plan_arms(specs: list[str], lengths: list[DraftLength]) -> list[Arm]:
@@ -123,10 +128,13 @@ class CompareConfig:
         Raises:
             UsageError: A value is out of range, or the arm lacks its draft model.
         """
-        kept = _USES.get(arm.spec, tuple(_FIELDS))
-        unused = {name for kind, names in _FIELDS.items() if kind not in kept for name in names}
+        unused = {
+            name for kind, names in OPTIONS_OF.items() if not arm.uses(kind) for name in names
+        }
+        if arm.num_draft_tokens != "schedule":
+            unused.add("k_schedule")
         options = {name: value for name, value in self.options.items() if name not in unused}
-        length = "auto" if arm.num_draft_tokens is None else arm.num_draft_tokens
+        length = arm.num_draft_tokens if isinstance(arm.num_draft_tokens, int) else "auto"
         return EngineConfig(**options, spec=arm.spec, num_draft_tokens=length)  # type: ignore[arg-type]
 
     def to_load(self, arms: list[Arm]) -> EngineConfig:

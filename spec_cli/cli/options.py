@@ -15,6 +15,7 @@ FLAGS = {
     "verify": "--verify",
     "num_draft_tokens": "--num-draft-tokens",
     "k_schedule": "--k-schedule",
+    "draft_model": "--draft-model",
     "draft_p_min": "--draft-p-min",
     "draft_revision": "--draft-revision",
     "draft_device": "--draft-device",
@@ -39,6 +40,15 @@ FLAGS = {
     "stop_token_ids": "--stop-token-id",
     "ignore_eos": "--ignore-eos",
     "enable_thinking": "--think/--no-think",
+    "repeats": "--repeats",
+    "warmup": "--warmup",
+    "batch": "--batch",
+    "rate": "--rate",
+    "num_prompts": "--num-prompts",
+    "num_requests": "--num-requests",
+    "max_seconds": "--max-seconds",
+    "slo": "--slo",
+    "fail_under": "--fail-under",
 }
 """Names of fields in messages, and the flags that set them."""
 

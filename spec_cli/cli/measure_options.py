@@ -1,0 +1,119 @@
+"""Options of how `spec-cli compare` measures."""
+
+import math
+from dataclasses import dataclass
+from typing import Annotated
+
+from spec_cli.bench.arrivals import check_rate
+from spec_cli.cli.options import option
+from spec_cli.core.errors import UsageError
+
+_RUN = "Measurement"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasureOptions:
+    """How it is measured."""
+
+    repeats: Annotated[
+        int, option("-r", "--repeats", metavar="N", panel=_RUN, help="Rounds of the tables.")
+    ] = 3
+    warmup: Annotated[
+        int, option("--warmup", metavar="N", panel=_RUN, help="Rounds that are not counted.")
+    ] = 1
+    batch: Annotated[
+        str, option("--batch", metavar="LIST", panel=_RUN, help="Batch sizes, such as 1,4,8.")
+    ] = "1"
+    rate: Annotated[
+        str | None,
+        option(
+            "--rate",
+            metavar="LIST",
+            panel=_RUN,
+            help="Load sweep: requests per second, such as 0.5,1,2,4,8,inf.",
+        ),
+    ] = None
+    num_requests: Annotated[
+        int | None,
+        option(
+            "--num-requests", metavar="N", panel=_RUN, help="Most requests per arm and rate; 32."
+        ),
+    ] = None
+    max_seconds: Annotated[
+        float | None,
+        option("--max-seconds", metavar="S", panel=_RUN, help="Most seconds of the sweep; 480."),
+    ] = None
+    slo: Annotated[
+        str | None,
+        option(
+            "--slo",
+            metavar="LIMITS",
+            panel=_RUN,
+            help="Limits in ms that goodput counts by, such as ttft:500,tpot:100.",
+        ),
+    ] = None
+    check: Annotated[
+        bool,
+        option("--check", panel=_RUN, help="Prove that texts are equal or near-ties; else exit 7."),
+    ] = False
+    fail_under: Annotated[
+        float | None,
+        option(
+            "--fail-under",
+            metavar="X",
+            panel=_RUN,
+            help="Exit 7 if an arm's speed-up at the first batch size is below this.",
+        ),
+    ] = None
+
+    def batches(self) -> list[int]:
+        """Batch sizes, ascending.
+
+        Raises:
+            UsageError: One is no whole number of at least 1.
+        """
+        found = set()
+        for part in self.batch.split(","):
+            word = part.strip()
+            if not (word.isascii() and word.isdecimal() and int(word) >= 1):
+                raise UsageError(f"batch takes whole numbers of at least 1; got {word!r}.")
+            found.add(int(word))
+        return sorted(found)
+
+    def rates(self) -> list[float]:
+        """Request rates, ascending.
+
+        Raises:
+            UsageError: One is zero, negative or no number.
+        """
+        found = set()
+        for part in (self.rate or "").split(",") if self.rate is not None else []:
+            try:
+                found.add(check_rate(float(part)))
+            except ValueError as error:
+                if isinstance(error, UsageError):
+                    raise
+                raise UsageError(f"rate takes numbers and inf; got {part.strip()!r}.") from error
+        return sorted(found)
+
+    def check_values(self) -> None:
+        """Refuse what cannot be, and what would have no effect.
+
+        Raises:
+            UsageError: The message names the option.
+        """
+        for name, value, low in (
+            ("repeats", self.repeats, 1),
+            ("warmup", self.warmup, 0),
+            ("num_requests", self.num_requests, 1),
+        ):
+            if value is not None and value < low:
+                raise UsageError(f"{name} must be at least {low}, got {value}.")
+        for name in ("max_seconds", "fail_under"):
+            number = getattr(self, name)
+            if number is not None and not 0.0 < number < math.inf:
+                raise UsageError(f"{name} must be above 0, got {number:g}.")
+        if self.rate is None:
+            for name in ("num_requests", "max_seconds", "slo"):
+                if getattr(self, name) is not None:
+                    raise UsageError(f"{name} has no effect without --rate.")

@@ -1,0 +1,287 @@
+"""`spec-cli compare` on tiny models, as a user runs it."""
+
+import csv
+import io
+import json
+import signal
+import subprocess
+import time
+
+import pytest
+
+from tests.cli.running import COMMAND, ROOT, invoke, invoke_json, run
+from tests.folders import save_text_model, text_config
+
+QUICK = ("-n", 12, "-r", 1, "--warmup", 0, "-q")
+
+
+@pytest.fixture(scope="module")
+def draft(tmp_path_factory):
+    """Another small model with the same tokenizer."""
+    folder = tmp_path_factory.mktemp("models") / "draft"
+    return save_text_model(folder, text_config(hidden_size=16), seed=1)
+
+
+def compare(model, *arguments):
+    """A comparison's report."""
+    return invoke_json("compare", "-m", model, *QUICK, *arguments)
+
+
+def cells(report, section="batches"):
+    """Every arm's cell of a section."""
+    return [cell for record in report[section] for cell in record["arms"]]
+
+
+def check_identities(report):
+    """cli.md, section 2.5: the counts of every cell fit together."""
+    for cell in cells(report) + cells(report, "sweep"):
+        counts = cell["speculative_decoding"]
+        histogram = counts["acceptance_histogram"]
+        accepted = sum(j * number for j, number in enumerate(histogram))
+        assert counts["num_accepted_draft_tokens"] == accepted
+        assert counts["num_spec_steps"] == sum(histogram)
+        whole = counts["num_requests"] + accepted + counts["num_target_passes"]
+        # The last step of an answer may be cut by the length asked for.
+        assert 0 <= whole - counts["num_output_tokens"] <= counts["num_requests"]
+        assert counts["num_draft_tokens"] >= accepted
+
+
+def test_arms_of_a_draft_model(model, draft):
+    """Every way and length does the same work; texts are equal in fp32; counts fit together."""
+    report = compare(
+        model, "-d", draft, "--spec", "draft,hybrid,suffix,ngram", "-k", "2,auto", "--batch", "1,3",
+        "--check", "one two one two one", "abc abc abc",
+    )  # fmt: skip
+
+    names = [cell["arm"] for cell in report["batches"][0]["arms"]]
+    assert names[0] == "target only"
+    assert len(names) == 9
+    assert {cell["same_text"] for cell in cells(report)} == {"yes", None}
+    assert report["check"] == {
+        "checked": True,
+        "identical": True,
+        "num_mismatches": 0,
+        "num_near_ties": 0,
+        "differences": [],
+    }
+    assert {
+        c["speculative_decoding"]["num_output_tokens"] for c in report["batches"][0]["arms"]
+    } == {24}
+    check_identities(report)
+    by_name = {cell["arm"]: cell for cell in report["batches"][0]["arms"]}
+    weights = {name: cell["memory"]["weight_bytes"] for name, cell in by_name.items()}
+    assert weights["draft k=2"] > weights["target only"] == weights["ngram k=2"]
+    assert by_name["target only"]["speedup_measured"] == 1.0
+    assert {each["batch"] for each in report["why"]["forwards"]} == {1, 2, 3, 4, 8}
+
+
+def test_load_sweep(model):
+    """The plan is equal for all arms; the figures of a rate are all there."""
+    report = compare(
+        model, "--rate", "20,inf", "--num-requests", 6, "--max-seconds", 20, "--slo", "ttft:5000",
+        "-k", "2,auto", "hello hello",
+    )  # fmt: skip
+
+    assert [record["rate"] for record in report["sweep"]] == [20.0, "inf"]
+    first, last = report["sweep"]
+    assert len(first["planned_times_s"]) == 6
+    assert last["planned_times_s"] == [0.0] * 6
+    for cell in cells(report, "sweep"):
+        assert cell["num_completed"] == 6
+        assert cell["failures"] == {}
+        assert cell["slo_attained"] == 1.0
+        for name in ("time_to_first_token_ms", "end_to_end_ms", "queue_time_ms"):
+            assert cell[name]["p50"] <= cell[name]["p99"]
+    assert all(cell["saturated"] for cell in last["arms"])
+    assert first["arms"][0]["median_latency_ratio"] == 1.0
+    check_identities(report)
+
+
+def test_sampling_is_checked_too(model):
+    """At a temperature, coupled verification keeps the tokens."""
+    report = compare(model, "--check", "--temperature", 1.0, "--seed", 7, "-k", 3, "aba aba")
+
+    assert report["check"]["identical"] is True
+
+
+def test_forced_mismatch_ends_with_7(model, monkeypatch):
+    """L-04 (c): position, ids and gap are printed; nothing is called identical."""
+    from spec_cli.bench import proof
+
+    found = proof.differences
+
+    def forged(pairs):
+        for group, _ in pairs:
+            group.timelines[0].token_ids[3] += 1
+        return found(pairs)
+
+    monkeypatch.setattr("spec_cli.bench.launch.differences", forged)
+    result = invoke("compare", "-m", model, *QUICK, "--check", "-k", 2, "-o", "json", "abc abc")
+
+    assert result.exit_code == 7
+    assert "no near-tie" in result.stderr
+    report = json.loads(result.stdout)
+    (difference,) = report["check"]["differences"]
+    assert report["check"]["identical"] is False
+    assert (difference["position"], difference["verdict"]) == (3, "mismatch")
+    assert difference["token_id_arm"] == difference["token_id_target"] + 1
+    assert difference["gap"] > 0.0
+    assert cells(report)[1]["identical"] is False
+
+    text = invoke("compare", "-m", model, *QUICK, "--check", "-k", 2, "-o", "md", "abc abc").stdout
+    assert "MISMATCH @3" in text
+    assert "first difference at generated token 3" in text
+
+
+def test_fail_under(model):
+    """A speed-up that nothing reaches, and one that all do."""
+    slow = invoke("compare", "-m", model, *QUICK, "-k", 2, "--fail-under", 1000, "abc")
+    fine = invoke("compare", "-m", model, *QUICK, "-k", 2, "--fail-under", 0.0001, "abc")
+
+    assert slow.exit_code == 7
+    assert "below --fail-under 1000: suffix k=2" in slow.stderr
+    assert fine.exit_code == 0
+
+
+def test_formats(model):
+    """Markdown, CSV, and JSON lines that begin and end."""
+    arguments = ("compare", "-m", model, *QUICK, "-k", 2, "abc abc")
+    text = invoke(*arguments).stdout
+    assert text.startswith("# spec-cli compare")
+    assert "| arm | k | tok/s | speed-up |" in text
+
+    rows = list(csv.DictReader(io.StringIO(invoke(*arguments, "-o", "csv").stdout)))
+    assert [row["arm"] for row in rows] == ["target only", "suffix k=2"]
+    assert float(rows[1]["tokens_per_second"]) > 0.0
+    assert rows[1]["speculative_decoding.num_output_tokens"] == "12"
+
+    lines = invoke(*arguments, "-o", "jsonl").stdout.splitlines()
+    events = [json.loads(line)["event"] for line in lines]
+    assert events == ["start", "cell", "cell", "end"]
+
+
+def test_workload_files_and_suites(model, tmp_path):
+    """A Spec-Bench file and a suite, cut to a number."""
+    path = tmp_path / "question.jsonl"
+    path.write_text('{"category": "qa", "turns": ["aa"]}\n{"category": "qa", "turns": ["bb"]}\n')
+
+    report = compare(model, "--prompts", path, "-k", 2)
+    assert report["workload"]["names"] == ["question.jsonl:1", "question.jsonl:2"]
+
+    report = compare(model, "--suite", "chat", "--num-prompts", 2, "-k", 2)
+    assert report["workload"]["names"] == ["chat/1", "chat/2"]
+
+
+def test_baseline_transformers(model):
+    """`generate()`, plain and with its own lookup, through the same figures."""
+    report = compare(model, "--baseline", "transformers", "-k", 2, "--batch", "1,2", "abc abc abc")
+
+    first, second = report["batches"]
+    names = [cell["arm"] for cell in first["arms"]]
+    assert names == ["target only", "suffix k=2", "transformers", "transformers lookup k=2"]
+    assert [cell["arm"] for cell in second["arms"]] == names[:2]
+    assert {cell["same_text"] for cell in first["arms"]} == {None, "yes"}
+    assert all(cell["tokens_per_second"] > 0.0 for cell in first["arms"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--rate", "0"), "--rate must be above 0"),
+        (("--rate", "1,-1"), "--rate must be above 0"),
+        (("--rate", "fast"), "--rate takes numbers and inf"),
+        (("--batch", "0"), "--batch takes whole numbers"),
+        (("--batch", "64"), "batch 64 is more than the 16 rows"),
+        (("-k", "99"), "--num-draft-tokens takes whole numbers"),
+        (("--spec", "magic"), "--spec must be a list of"),
+        (("--spec", "draft"), "--spec draft needs a draft model"),
+        (("--ngram-max", "3"), "--ngram-max has no effect"),
+        (("--slo", "ttft:5"), "--slo has no effect without --rate"),
+        (("--rate", "1", "--slo", "x:1"), "--slo takes limits"),
+        (("--stop", "x"), "--stop has no place here"),
+        (("--suite", "poems"), "'poems' does not exist"),
+        (("--num-prompts", "9"), "--num-prompts must be between 1 and the 1"),
+        (("-r", "0"), "--repeats must be at least 1"),
+        (("-n", "1"), "--max-tokens must be at least 2"),
+        (("--fail-under", "0"), "--fail-under must be above 0"),
+        (("--baseline", "transformers", "--temp", "1"), "greedy only"),
+        (("--check", "--verify", "rejection", "--temp", "1"), "--check cannot hold"),
+        (("--json", "-o", "csv"), "two output formats"),
+    ],
+)
+def test_bad_values_are_refused(model, arguments, words):
+    """Exit 2 with a sentence that names the flag."""
+    result = invoke("compare", "-m", model, *QUICK, *arguments, "abc")
+
+    assert result.exit_code == 2, result.output
+    assert words in result.output.replace("\n", " ")
+
+
+def test_malformed_workload_names_the_line(model, tmp_path):
+    """Exit 2 and a line number; an empty file likewise."""
+    path = tmp_path / "bad.jsonl"
+    path.write_text('{"prompt": "a"}\n{"prompt": }\n')
+    result = invoke("compare", "-m", model, "--prompts", path)
+    assert result.exit_code == 2
+    assert "line 2 is not valid JSON" in result.output
+
+    path.write_text("")
+    result = invoke("compare", "-m", model, "--prompts", path)
+    assert result.exit_code == 2
+    assert "holds no prompt" in result.output
+
+
+def test_prompt_that_does_not_fit(model):
+    """Exit 6 and its name, before anything runs."""
+    result = invoke("compare", "-m", model, *QUICK, "abc", "x" * 300)
+
+    assert result.exit_code == 6
+    assert "prompt prompt/2 has" in result.output
+
+
+def test_arm_that_fails_half_way(model, monkeypatch):
+    """The others finish, the report says so, and the exit code is 1."""
+    from spec_cli.proposers.ngram import NgramProposer
+
+    def broken(self, requests):
+        raise RuntimeError("no more guesses")
+
+    monkeypatch.setattr(NgramProposer, "propose", broken)
+    result = invoke(
+        "compare", "-m", model, *QUICK, "--spec", "ngram,suffix", "-k", 2, "-o", "json", "abab abab"
+    )
+
+    assert result.exit_code == 1
+    report = json.loads(result.stdout)
+    assert report["failures"] == {"ngram k=2": "RuntimeError: no more guesses"}
+    assert [cell["arm"] for cell in cells(report)] == ["target only", "suffix k=2"]
+    assert "ngram k=2 failed" in result.stderr
+
+
+def test_interrupt_keeps_what_is_done(model):
+    """Ctrl-C: exit 130 and a report of the cells that were finished."""
+    process = subprocess.Popen(
+        [*COMMAND, "compare", "-m", str(model), "-k", "2", "-n", "20", "-r", "5000", "-q",
+         "-o", "jsonl", "abc abc"],
+        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert json.loads(process.stdout.readline())["event"] == "start"
+    time.sleep(4)
+    process.send_signal(signal.SIGINT)
+    stdout, _ = process.communicate(timeout=40)
+
+    assert process.returncode == 130
+    report = json.loads(stdout.splitlines()[-1])["report"]
+    assert report["interrupted"] is True
+    assert len(cells(report)) == 2
+    check_identities(report)
+
+
+def test_output_to_a_file_is_plain(model):
+    """No control characters, no progress bars."""
+    result = run("compare", "-m", model, "-n", 8, "-r", 1, "--warmup", 0, "-k", 2, "abc")
+
+    assert result.returncode == 0, result.stderr
+    assert not {b"\x1b", b"\r", b"\x08"} & {bytes([byte]) for byte in result.stdout + result.stderr}
+    assert b"batch 1: suffix k=2" in result.stderr
