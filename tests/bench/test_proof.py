@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from spec_cli.bench.arms import Arm, RequestFactory
+from spec_cli.bench.arms import Arm, RequestFactory, Servable
 from spec_cli.bench.harness import Session, run_group
 from spec_cli.bench.proof import (
     Judge,
@@ -34,10 +34,10 @@ PROMPTS = [(5, 6, 7, 5, 6, 7, 5, 6), (9, 8, 9, 8, 9)]
 
 def compare(runner, params, indices=(0,)):
     """What both arms did with the same prompts, and a judge."""
-    engines = {}
+    engines: dict[str, Servable] = {}
     for arm in (BASE, SPEC):
         proposer = None if arm.is_base else NgramProposer(1, 3)
-        policy = FixedPolicy(arm.num_draft_tokens or 0)
+        policy = FixedPolicy(0 if arm.is_base else 4)
         parts = EngineParts(runner, proposer, policy, NoStops(), MemoryBudget(1 << 40), FakeClock())
         engines[arm.name] = Engine(parts)
     factory = RequestFactory.of(PROMPTS, params)

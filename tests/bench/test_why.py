@@ -2,10 +2,9 @@
 
 import pytest
 
-from spec_cli.bench.harness import run_group
 from spec_cli.bench.why import explain, measure_forwards, step_economics
 from tests.bench.stub_engine import VirtualClock
-from tests.bench.test_harness import BASE, SPEC, linear, two_arms
+from tests.bench.test_harness import BASE, SPEC, group_of, linear, two_arms
 from tests.fakes import ScriptRunner
 
 
@@ -14,7 +13,7 @@ def test_break_even_acceptance_of_a_known_surface(batch):
     """At 10 ms + 1 ms a token: t1 = 10 + B, t = 10 + 5 B, so a* = (t / t1 - 1) / 4."""
     session = two_arms(VirtualClock(), linear(0.010, 0.001), accepted=(4, 0))
     indices = list(range(batch))
-    base, group = (run_group(session, arm, indices, 0) for arm in (BASE, SPEC))
+    base, group = (group_of(session, arm, indices, 0) for arm in (BASE, SPEC))
 
     found = step_economics(batch, [group], [base])
 
@@ -29,12 +28,13 @@ def test_break_even_acceptance_of_a_known_surface(batch):
 def test_break_even_acceptance_is_exact_where_every_draft_is_full():
     """31 tokens in steps of 3: every step but the last drafts 4."""
     session = two_arms(VirtualClock(), linear(0.010, 0.001))
-    base, group = (run_group(session, arm, [0], 0) for arm in (BASE, SPEC))
+    base, group = (group_of(session, arm, [0], 0) for arm in (BASE, SPEC))
     full = [step for step in group.steps if any(len(r.draft_token_ids) == 4 for r in step.rows)]
     group.steps[:] = full
 
     found = step_economics(1, [group], [base])
 
+    assert found is not None
     assert found["break_even_acceptance"] == pytest.approx((15 / 11 - 1) / 4)
     assert found["acceptance"] == pytest.approx(0.5)
     assert found["cost_ratio"] == pytest.approx(15 / 11)
@@ -43,13 +43,13 @@ def test_break_even_acceptance_is_exact_where_every_draft_is_full():
 def test_nothing_drafted_has_no_economics():
     """Without drafting steps there is nothing to weigh."""
     session = two_arms(VirtualClock())
-    base = run_group(session, BASE, [0], 0)
+    base = group_of(session, BASE, [0], 0)
 
     assert step_economics(1, [base], [base]) is None
     assert step_economics(2, [base], [base]) is None
 
 
-def test_forwards_are_measured_at_every_shape():
+def test_forwards_are_measured_at_every_shape(monkeypatch):
     """Rows times widths, median of the repeats, rows given back."""
     clock = VirtualClock()
     runner = ScriptRunner([1, 2, 3], num_prompt=4)
@@ -59,7 +59,7 @@ def test_forwards_are_measured_at_every_shape():
         clock.now_s += 0.010 + 0.001 * sum(len(item.token_ids) for item in inputs)
         return forward(inputs)
 
-    runner.forward = timed
+    monkeypatch.setattr(runner, "forward", timed)
 
     found = measure_forwards(runner, [4, 1], [1, 5], [7, 8, 9, 7, 8, 9], clock)
 
