@@ -115,8 +115,11 @@ def exit_with(failure: Failure, output_format: OutputFormat, **more: Any) -> int
     with contextlib.suppress(OSError):
         if failure.exit_code != INTERRUPTED:
             typer.echo(f"Error: {failure.message}", err=True)
-            for number, line in enumerate((failure.hint or "").splitlines()):
-                typer.echo(("     " if number else "Try: ") + line, err=True)
+        elif sys.stderr.isatty():
+            # The terminal wrote ^C where the cursor was.
+            typer.echo("", err=True)
+        for number, line in enumerate((failure.hint or "").splitlines()):
+            typer.echo(("     " if number else "Try: ") + line, err=True)
     try:
         if output_format == "json":
             typer.echo(json.dumps({"error": failure.record(), **more}, ensure_ascii=False))

@@ -7,7 +7,7 @@ import sys
 import time
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spec_cli import __version__
 from spec_cli.cli.answers import Answer
@@ -15,6 +15,10 @@ from spec_cli.core.config import EngineConfig
 from spec_cli.core.events import SpeculationState
 from spec_cli.core.params import SamplingParams
 from spec_cli.core.stats import RequestStats
+
+if TYPE_CHECKING:
+    from spec_cli.engine.assembly import Assembly
+    from spec_cli.models.loader import LoadedModel
 
 SCHEMA = "spec-cli/1"
 _SAMPLING = (
@@ -60,7 +64,7 @@ class RunDescription:
 
 
 def describe_run(
-    command: str, config: EngineConfig, assembly: Any, params: list[SamplingParams]
+    command: str, config: EngineConfig, assembly: "Assembly", params: list[SamplingParams]
 ) -> RunDescription:
     """Describe a run by its configuration and what became of it.
 
@@ -98,7 +102,7 @@ def describe_run(
     )
 
 
-def _model(loaded: Any) -> dict[str, Any]:
+def _model(loaded: "LoadedModel") -> dict[str, Any]:
     files = loaded.files
     dtype = str(loaded.dtype).removeprefix("torch.")
     return {
@@ -112,7 +116,7 @@ def _model(loaded: Any) -> dict[str, Any]:
     }
 
 
-def _draft(config: EngineConfig, assembly: Any) -> dict[str, Any] | None:
+def _draft(config: EngineConfig, assembly: "Assembly") -> dict[str, Any] | None:
     if assembly.spec == "off":
         return None
     if assembly.draft is not None:

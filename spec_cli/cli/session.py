@@ -55,3 +55,4 @@ def print_header(run: RunDescription, screen: ScreenOptions, console: Console) -
     if screen.shows_header:
         text = header(run.model, run.draft, run.settings, is_plain=screen.plain)
         console.print(text, style="dim")
+        console.print()

@@ -33,10 +33,14 @@ class LoadingLines:
 
 
 class LoadingBars:
-    """Bars that are gone when loading is done."""
+    """A bar that is gone when loading is done.
+
+    Attributes:
+        progress: Draws it.
+    """
 
     def __init__(self, console: Console) -> None:
-        self._progress = Progress(
+        self.progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
             TextColumn("{task.fields[amount]}"),
@@ -47,11 +51,11 @@ class LoadingBars:
             redirect_stderr=False,
         )
         self._current: tuple[str, str] = ("", "")
-        self._task: TaskID = self._progress.add_task("Starting", total=None, amount="")
+        self._task: TaskID = self.progress.add_task("Starting", total=None, amount="")
 
     def __enter__(self) -> Self:
         """Begin to draw."""
-        self._progress.start()
+        self.progress.start()
         return self
 
     def __exit__(
@@ -61,15 +65,15 @@ class LoadingBars:
         trace: TracebackType | None,
     ) -> None:
         """Take the bars away."""
-        self._progress.stop()
+        self.progress.stop()
 
     def report(self, stage: Stage) -> None:
         """Move the bar of a stage, or begin a new one in place of the last."""
         if (stage.stage, stage.what) != self._current:
             self._current = (stage.stage, stage.what)
-            self._progress.remove_task(self._task)
-            self._task = self._progress.add_task(_title(stage), total=None, amount="")
-        self._progress.update(
+            self.progress.remove_task(self._task)
+            self._task = self.progress.add_task(_title(stage), total=None, amount="")
+        self.progress.update(
             self._task, completed=stage.done or 0, total=stage.total, amount=_amount(stage)
         )
 
