@@ -5,8 +5,6 @@ missing or disagree, the plain path stays and a notice says so.
 """
 
 from dataclasses import dataclass
-from typing import Any
-
 import torch
 from torch import nn
 
@@ -45,8 +43,9 @@ class PackedLinear(nn.Module):
         super().__init__()
         self.in_features = linear.in_features
         self.out_features = linear.out_features
-        self.bias = linear.bias
-        self.plain_weight = linear.weight if keep_plain else None
+        # Plain tensors, not parameters: those are found through a slow path of nn.Module.
+        self.bias = None if linear.bias is None else linear.bias.detach()
+        self.plain_weight = linear.weight.detach() if keep_plain else None
         self.packed_weight = _pack(linear.weight.detach())
 
     @property
@@ -142,6 +141,6 @@ def _pack(weight: torch.Tensor) -> torch.Tensor:
     return packed
 
 
-def _multiply(x: torch.Tensor, packed: torch.Tensor, bias: Any) -> torch.Tensor:
+def _multiply(x: torch.Tensor, packed: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
     product: torch.Tensor = torch.ops.mkldnn._linear_pointwise(x, packed, bias, "none", [], "")
     return product
