@@ -5,6 +5,7 @@ missing or disagree, the plain path stays and a notice says so.
 """
 
 from dataclasses import dataclass
+
 import torch
 from torch import nn
 
