@@ -1,10 +1,15 @@
 """The command line: one module per command, loaded light so that `--help` answers at once."""
 
+import io
 import sys
 
 
 def main() -> None:
     """Run `spec-cli` with the arguments of the process."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A terminal that lacks a character shows another; the answer goes on.
+            stream.reconfigure(errors="replace")
     try:
         from spec_cli.cli.main import app
 

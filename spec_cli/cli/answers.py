@@ -43,19 +43,21 @@ class Answer:
     last_token_s: float = 0.0
     num_reasoning_tokens: int = 0
     _is_thinking: bool = False
+    _num_read: int = 0
 
     @property
     def text(self) -> str:
         """The text so far."""
         return "".join(self.pieces)
 
-    def add_text(self, text: str) -> None:
-        """Append a piece; the markers of a thought are special tokens and come whole."""
+    def add_text(self, text: str, num_tokens: int) -> None:
+        """Append the text of some tokens; the markers of a thought are tokens and come whole."""
         self.pieces.append(text)
+        self._num_read += num_tokens
         if _THOUGHT_BEGINS in text:
             self._is_thinking = True
         if self._is_thinking or _THOUGHT_ENDS in text:
-            self.num_reasoning_tokens = len(self.token_ids)
+            self.num_reasoning_tokens = self._num_read
         if _THOUGHT_ENDS in text:
             self._is_thinking = False
 
@@ -122,6 +124,6 @@ class Answers:
         if isinstance(event, TokensEmitted):
             answer.add_tokens(event)
         elif isinstance(event, TextDelta):
-            answer.add_text(event.text)
+            answer.add_text(event.text, len(event.token_ids))
         elif isinstance(event, RequestFinished):
             answer.finish_reason, answer.stats = event.reason, event.stats

@@ -10,7 +10,7 @@ from pathlib import Path
 import pexpect
 import pytest
 
-from tests.cli.running import COMMAND, ROOT, terminal
+from tests.cli.running import COMMAND, ROOT, run, terminal
 
 ENDLESS = ("-n", "90000", "--ignore-eos")
 ANSWERED_S = 5
@@ -117,6 +117,16 @@ def test_no_prompt_in_a_terminal_never_waits() -> None:
 
     assert child.wait() == 2
     assert "no prompt" in child.before
+
+
+def test_terminal_that_lacks_characters(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stdout that is not UTF-8 shows a substitute instead of ending the answer."""
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+
+    done = run("generate", "-m", model, "Hello", "-n", 40, "--temp", 1, "--seed", 5, "--stats")
+
+    assert done.returncode == 0
+    assert b"?" in done.stdout + done.stderr
 
 
 def test_no_color_is_heeded(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
