@@ -54,6 +54,7 @@ class Turn:
         prompt: The rendered conversation.
         prompt_token_ids: Its tokens.
         token_ids: Tokens of the answer.
+        setting: What else the prompt depends on, by its name in words.
     """
 
     user: str
@@ -65,6 +66,7 @@ class Turn:
     prompt: str = ""
     prompt_token_ids: tuple[int, ...] = ()
     token_ids: list[int] = field(default_factory=list)
+    setting: dict[str, Any] = field(default_factory=dict)
 
 
 class ChatSession:
@@ -185,6 +187,11 @@ class ChatSession:
             raise
         turn = Turn(text, seed=seed, prompt=prompt["prompt"])
         turn.prompt_token_ids = tuple(prompt["prompt_token_ids"])
+        turn.setting = {
+            "the system message": self.system,
+            "the template's options": dict(self.template_kwargs),
+            "which turns are left out": self.num_left_out,
+        }
         self.latest = turn
         return self._follow(events, turn)
 
@@ -257,7 +264,10 @@ class ChatSession:
         if num_shared < len(before.prompt_token_ids):
             if turn.prompt.startswith(before.prompt):
                 return "the text gives other tokens when it is read again"
-            return "what comes before has changed: a setting, turns left out, or the template"
+            for name, now in turn.setting.items():
+                if before.setting.get(name) != now:
+                    return f"{name} changed"
+            return "the chat template writes earlier turns differently"
         if before.finish_reason == "stop" and not turn.prompt.startswith(
             before.prompt + before.text
         ):

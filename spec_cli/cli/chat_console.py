@@ -10,6 +10,7 @@ from rich.console import Console
 from spec_cli.chat import ChatSession, Turn
 from spec_cli.cli.guard import describe
 from spec_cli.cli.interrupts import Interrupts
+from spec_cli.cli.keyboard import silent_keyboard
 from spec_cli.cli.output_options import ScreenOptions
 from spec_cli.cli.report import describe_run, peak_bytes
 from spec_cli.cli.statistics import drafter
@@ -109,7 +110,7 @@ class ChatConsole:
         shown = self._shown(turn)
         deltas: list[TextDelta] = []
         try:
-            with self._interrupts.calling(self.llm.interrupt):
+            with silent_keyboard(), self._interrupts.calling(self.llm.interrupt):
                 for event in events:
                     if isinstance(event, TextDelta):
                         deltas.append(event)

@@ -1,6 +1,7 @@
 """The line where a message is typed: editing, history, completion."""
 
 import os
+import sys
 from collections.abc import Callable, Iterable
 from typing import get_args
 
@@ -82,7 +83,8 @@ class ChatInput:
             completer=CommandCompleter(),
             complete_while_typing=False,
             key_bindings=keys,
-            output=create_output(always_prefer_tty=True),
+            # Left alone, the library falls back to a plain prompt on a dumb terminal.
+            output=None if sys.stdout.isatty() else create_output(always_prefer_tty=True),
             prompt_continuation="... ",
         )
 

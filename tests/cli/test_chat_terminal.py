@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import subprocess
 import time
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pexpect
 import pytest
 
 from spec_cli import LLM, SamplingParams
-from tests.cli.running import COMMAND, ROOT, run
+from tests.cli.running import COMMAND, ROOT
 
 pytestmark = pytest.mark.slow
 
@@ -28,7 +29,7 @@ class Chat:
             timeout=60,
             dimensions=size,
         )
-        self.expect(">>> ")
+        self.expect(">>>")
 
     def expect(self, pattern: str) -> str:
         """Wait for a text; returns what came before it."""
@@ -47,7 +48,7 @@ class Chat:
 
     def leave(self) -> int | None:
         """Press Ctrl-D; returns the exit code."""
-        self.expect(">>> ")
+        self.expect(">>>")
         self.terminal.sendeof()
         return self.exit_code()
 
@@ -64,16 +65,16 @@ def check_answers(folder: Path, record: dict, systems: list[str | None], max_tok
     for turn, system in zip(record["turns"], systems, strict=True):
         head = [] if system is None else [{"role": "system", "content": system}]
         messages.append({"role": "user", "content": turn["user"]})
-        if turn["finish_reason"] != "interrupted":
+        if turn["finish_reason"] != "interrupted":  # where it stopped is the user's doing
             params = SamplingParams(temperature=0.0, max_tokens=max_tokens)
             with LLM(str(folder), spec="off") as llm:
                 assert turn["text"] == llm.chat([*head, *messages], params)[0].text
         messages.append({"role": "assistant", "content": turn["text"]})
 
 
-def test_a_conversation(model, tmp_path):
+def test_a_conversation(endless, tmp_path):
     """Two turns, undo, regen, another system message, speculation off, Ctrl-D."""
-    chat = Chat("-m", model, "--temp", 0, "-n", 24, "--spec", "ngram")
+    chat = Chat("-m", endless, "--temp", 0, "-n", 24, "--spec", "ngram")
     chat.type("Hello")
     chat.type("And you?")
     chat.type("/undo", "removed: And you")
@@ -85,7 +86,7 @@ def test_a_conversation(model, tmp_path):
     assert "off" in chat.type("Last")
     record = chat.saved(tmp_path / "chat.json")
     assert [turn["user"] for turn in record["turns"]] == ["Hello", "Other", "More", "Last"]
-    check_answers(model, record, [None, None, "Be long.", "Be long."], 24)
+    check_answers(endless, record, [None, None, "Be long.", "Be long."], 24)
     assert chat.leave() == 0
 
 
@@ -104,7 +105,7 @@ def test_g01_interrupt(endless, tmp_path):
     assert [turn["finish_reason"] for turn in record["turns"]] == ["interrupted", "length"]
     assert record["turns"][0]["text"]
     check_answers(endless, record, [None, None], 8)
-    chat.expect(">>> ")
+    chat.expect(">>>")
     chat.terminal.sendintr()
     chat.expect("Use Ctrl-D or /exit to leave")
     assert chat.leave() == 0
@@ -129,8 +130,9 @@ def test_bad_input_leaves_the_conversation_alone(model, tmp_path):
     state = tmp_path / "state"
     state.write_text("a file where a folder should be")
     chat = Chat("-m", model, "--temp", 0, "-n", 8, XDG_STATE_HOME=str(state))
-    chat.type("/sytem x", r"no command /sytem.*Try: /system")
-    chat.expect("messages are not kept")
+    chat.type("/sytem x", "messages are not kept")
+    chat.expect(r"no command /sytem")
+    chat.expect(r"Try: /system")
     chat.type(f"/load {broken}", "broken conversation")
     chat.type(f"/load {foreign}", "no conversation saved")
     chat.type("/load nowhere", "cannot read")
@@ -160,15 +162,27 @@ def test_poor_terminals(model, case):
     assert chat.exit_code() == 0
 
 
+def piped(message: bytes, *arguments: object) -> subprocess.CompletedProcess[bytes]:
+    """Run a chat as a process whose input is a pipe."""
+    return subprocess.run(
+        [*COMMAND, "chat", *map(str, arguments)],
+        input=message,
+        capture_output=True,
+        cwd=ROOT,
+        timeout=60,
+        check=False,
+    )
+
+
 def test_g02_piped_input(model):
     """G-02: what is piped in gets one answer, without escape codes, and the chat ends."""
-    done = run("chat", "-m", model, "--temp", 0, "-n", 16, stdin=b"hi\nthere\n")
+    done = piped(b"hi\nthere\n", "-m", model, "--temp", 0, "-n", 16)
     assert done.returncode == 0, done.stderr
     params = SamplingParams(temperature=0.0, max_tokens=16)
     with LLM(str(model), spec="off") as llm:
         want = llm.chat([{"role": "user", "content": "hi\nthere"}], params)[0].text
     assert done.stdout.decode() == want + "\n"
     assert not re.search(rb"\x1b|\r", done.stderr)
-    empty = run("chat", "-m", model, stdin=b"\n")
+    empty = piped(b"\n", "-m", model)
     assert empty.returncode == 2
     assert b"no message was piped in" in empty.stderr
