@@ -81,7 +81,7 @@ def edited(text: str) -> str:
         raise UsageError("no editor is set.", hint="export EDITOR=nano")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "message.md")
-        path.write_text(text, encoding="utf-8")
+        path.write_text(text + "\n", encoding="utf-8")
         try:
             subprocess.run([*shlex.split(command), str(path)], check=True)
         except (OSError, subprocess.CalledProcessError) as error:
