@@ -106,6 +106,14 @@ class ModelOptions:
             " seed alone.",
         ),
     ] = "coupled"
+    exact: Annotated[
+        bool,
+        option(
+            "--exact",
+            panel=_SPECULATION,
+            help="Tokens identical to the target's own in bf16 and fp16, too; slower.",
+        ),
+    ] = False
     draft_p_min: Annotated[
         float | None,
         option(
@@ -184,6 +192,7 @@ class ModelOptions:
             num_draft_tokens=_draft_length(self.num_draft_tokens),
             k_schedule=self.k_schedule,
             verify=self.verify,
+            exact=self.exact,
             draft_p_min=self.draft_p_min,
             ngram_min=self.ngram_min,
             ngram_max=self.ngram_max,

@@ -13,6 +13,7 @@ from spec_cli.core.errors import UsageError
 FLAGS = {
     "spec": "--spec",
     "verify": "--verify",
+    "exact": "--exact",
     "num_draft_tokens": "--num-draft-tokens",
     "k_schedule": "--k-schedule",
     "draft_model": "--draft-model",

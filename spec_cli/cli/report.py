@@ -80,6 +80,7 @@ def describe_run(
         "spec": assembly.spec,
         "num_draft_tokens": config.num_draft_tokens,
         "verify": config.verify,
+        "exact": config.exact,
         **{name: getattr(first, name) for name in _SAMPLING},
         "seed": first.seed if len(seeds) == 1 else None,
         "ctx_size": assembly.context_length,

@@ -65,6 +65,8 @@ class EngineConfig:
         num_draft_tokens: Draft length, 1 to 32, or `auto`: chosen by what it costs and brings.
         k_schedule: Draft lengths by number of decoding rows, such as `1-4:5,5-8:3,9-:0`, or None.
         verify: How drafts are verified.
+        exact: Compute in shapes that keep a token's bits, so that in bf16 and fp16, too, the tokens
+            are those of the target alone; slower.
         draft_p_min: The draft model stops at a token it gives less than this; in [0, 1].
         ngram_min: Shortest match of lookup; None is 1.
         ngram_max: Longest match of lookup; None is 3.
@@ -90,6 +92,7 @@ class EngineConfig:
     num_draft_tokens: int | Literal["auto"] = "auto"
     k_schedule: str | None = None
     verify: Verify = "coupled"
+    exact: bool = False
     draft_p_min: float | None = None
     ngram_min: int | None = None
     ngram_max: int | None = None
@@ -200,6 +203,10 @@ class EngineConfig:
             raise UsageError("draft_trust_remote_code has no effect without a draft model.")
         if self.proposer == "off" and self.num_draft_tokens != "auto":
             raise UsageError("num_draft_tokens has no effect with spec off.")
+        if self.exact and self.verify == "rejection":
+            raise UsageError(
+                "exact needs verify coupled: with rejection the text depends on the drafts."
+            )
         if self.k_schedule is not None and self.num_draft_tokens != "auto":
             raise UsageError("k_schedule and num_draft_tokens both set the draft length.")
 

@@ -9,6 +9,7 @@ from spec_cli.models.base import Runner
 from spec_cli.models.budget import MemoryBudget, format_bytes
 from spec_cli.models.checkpoint import ModelFiles
 from spec_cli.models.compat import PairReport, TokenizerView, check_pair, tokenizer_view
+from spec_cli.models.exact import make_exact
 from spec_cli.models.hub import find_model
 from spec_cli.models.loader import LoadedModel, LoadOptions, cache_support, load_model, read_config
 from spec_cli.models.memory import free_memory
@@ -134,6 +135,10 @@ def load_target(config: EngineConfig, found: FoundModel, report: ReportStage) ->
     if runner is None:
         notices.append(f"speculation is off: {reason}. Continuing with plain decoding.")
         runner = PlainRunner(loaded.model, context_length=limit, budget=budget)
+    if config.exact:
+        if not isinstance(runner, ModelRunner):
+            raise UsageError(f"exact is not available: {reason}.", hint="Leave out --exact.")
+        notices.append(f"exact: {make_exact(runner, loaded.model)}.")
     off_reason = None if runner.can_roll_back else reason
     return TargetModel(found, loaded, runner, budget, off_reason, tuple(notices))
 

@@ -2,6 +2,11 @@
 
 All rows of a step are one row of N tokens to the model; only here are they told apart. Neighbouring
 rows of one slab share an attention call; a long prompt beside short rows gets one of its own.
+
+With fixed shapes (`tile`: exact mode; architecture.md, sections 3 and 4) every attention call is
+one row's, of `tile` queries, over a number of slots that depends on its positions alone: kernels
+choose their order of summation by shape, and here a token meets the same shape whatever comes with
+it.
 """
 
 from dataclasses import dataclass
@@ -13,6 +18,8 @@ from spec_cli.models.attention import ScoreOptions, attend
 from spec_cli.models.slots import Slab, SlotRow
 
 _MIN_KV = 64
+_KV_TILE = 512
+"""Slots of an attention call with fixed shapes: a multiple of this, or all that a row has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +45,7 @@ class Group:
         kv_length: Slots attended to, the most of any row.
     """
 
-    def __init__(self, spans: list[Span], first: int) -> None:
+    def __init__(self, spans: list[Span], first: int, tile: int | None = None) -> None:
         self.spans = spans
         self.first = first
         self.slab: Slab = spans[0].row.slab
@@ -46,6 +53,10 @@ class Group:
         self.num_tokens = sum(span.count for span in spans)
         self.query_length = max(span.count for span in spans)
         self.kv_length = max(span.stop for span in spans)
+        if tile is not None:
+            self.query_length = tile
+            whole_tiles = -(-self.kv_length // _KV_TILE) * _KV_TILE
+            self.kv_length = min(whole_tiles, self.slab.capacity)
         self.is_ragged = self.num_tokens != len(spans) * self.query_length
         self._cache: dict[Any, Any] = {}
 
@@ -157,17 +168,31 @@ class ForwardPlan:
 
     Attributes:
         spans: The rows taking part, ordered by slab and row.
+        pad_to: Packed tokens of the forward; those behind the spans' are stored nowhere and attend
+            to nothing. None is as many as the spans have.
     """
 
-    def __init__(self, spans: list[Span]) -> None:
+    def __init__(
+        self, spans: list[Span], *, pad_to: int | None = None, tile: int | None = None
+    ) -> None:
+        """Plan a forward.
+
+        Args:
+            spans: Ordered by slab and row.
+            pad_to: See above.
+            tile: Queries of every attention call, for fixed shapes; None fits calls to the spans.
+        """
         self.spans = spans
+        num_tokens = sum(span.count for span in spans)
+        self._num_padding = (num_tokens if pad_to is None else pad_to) - num_tokens
+        self._tile = tile
         self.groups: list[Group] = []
         self._writes: list[tuple[Slab, int, list[int]]] = []  # slab, first packed token, slots
         self._indices: dict[torch.device, list[torch.Tensor]] = {}
         first = 0
         pending: list[Span] = []
-        for span in spans:
-            if pending and not Group(pending, first).takes(span):
+        for span in spans if tile is None else _cut(spans, tile):
+            if pending and (tile is not None or not Group(pending, first).takes(span)):
                 first = self._close(pending, first)
                 pending = []
             pending.append(span)
@@ -206,10 +231,12 @@ class ForwardPlan:
             `[N, Hq, Dv]`.
         """
         outputs = [group.attend(layer, query, options) for group in self.groups]
+        if self._num_padding:
+            outputs.append(outputs[0].new_zeros(self._num_padding, *outputs[0].shape[1:]))
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
 
     def _close(self, pending: list[Span], first: int) -> int:
-        group = Group(list(pending), first)
+        group = Group(list(pending), first, self._tile)
         self.groups.append(group)
         return first + group.num_tokens
 
@@ -220,3 +247,15 @@ class ForwardPlan:
             self._writes[-1][2].extend(slots)
         else:
             self._writes.append((span.row.slab, first, slots))
+
+
+def _cut(spans: list[Span], tile: int) -> list[Span]:
+    """Spans of at most `tile` tokens, none of which reaches over a multiple of the slot tile."""
+    pieces = []
+    for span in spans:
+        start = span.start
+        while start < span.stop:
+            stop = min(span.stop, start + tile, (start // _KV_TILE + 1) * _KV_TILE)
+            pieces.append(Span(span.row, start, stop - start))
+            start = stop
+    return pieces

@@ -10,6 +10,7 @@ from spec_cli.core.errors import UsageError
 from spec_cli.models.attention import IMPLEMENTATION, ScoreOptions
 from spec_cli.models.base import Row, RowInput
 from spec_cli.models.budget import MemoryBudget
+from spec_cli.models.exact import FixedShapes, cut_inputs
 from spec_cli.models.plan import ForwardPlan, Span
 from spec_cli.models.quiet import quiet_transformers
 from spec_cli.models.slots import LayerShape, SlotRow, SlotStore
@@ -70,7 +71,12 @@ class LayerProbe:
 
 
 class ModelRunner:
-    """One model with its slot cache: the same forward for prefill, verification and drafting."""
+    """One model with its slot cache: the same forward for prefill, verification and drafting.
+
+    Attributes:
+        shapes: Shapes that every forward is brought into, so that a token's logits do not depend
+            on what is computed with it; None lets each forward have its own.
+    """
 
     can_roll_back = True
 
@@ -96,6 +102,7 @@ class ModelRunner:
         """
         self._model = model
         self._device = model.get_input_embeddings().weight.device
+        self.shapes: FixedShapes | None = None
         self.context_length = context_length
         _use_slot_attention(model)
         probe, width = self._probe()
@@ -121,6 +128,18 @@ class ModelRunner:
     @torch.inference_mode()
     def forward(self, inputs: list[RowInput]) -> torch.Tensor:
         """See `Runner.forward`."""
+        if self.shapes is None:
+            return self._forward(inputs)
+        parts: list[list[torch.Tensor]] = [[] for _ in inputs]
+        for batch in cut_inputs(inputs, self.shapes.sizes[-1]):
+            items = [item for _, item in batch]
+            logits = self._forward(items).split([item.num_logits for item in items])
+            for (index, _), part in zip(batch, logits, strict=True):
+                parts[index].append(part)
+        return torch.cat([part for found in parts for part in found])
+
+    def _forward(self, inputs: list[RowInput]) -> torch.Tensor:
+        """One forward of the model."""
         rows = [_slot_row(item.row) for item in inputs]
         order = sorted(range(len(inputs)), key=lambda i: (rows[i].slab.order, rows[i].index))
         spans: list[Span] = []
@@ -134,10 +153,28 @@ class ModelRunner:
             positions += range(start, start + len(item.token_ids))
             wanted[i] = list(range(len(token_ids) - item.num_logits, len(token_ids)))
         keep = [index for indices in wanted for index in indices]
-        logits = self._run(token_ids, positions, keep, ForwardPlan(spans))
+        logits = self._run_shaped(token_ids, positions, keep, spans)
         for item in inputs:
             item.row.token_ids.extend(item.token_ids)
         return logits
+
+    def _run_shaped(
+        self, token_ids: list[int], positions: list[int], keep: list[int], spans: list[Span]
+    ) -> torch.Tensor:
+        """Run one packed row, padded where the shapes are fixed."""
+        if self.shapes is None:
+            return self._run(token_ids, positions, keep, ForwardPlan(spans))
+        size = self.shapes.padded(len(token_ids))
+        num_padding = size - len(token_ids)
+        plan = ForwardPlan(spans, pad_to=size, tile=self.shapes.tile)
+        # The output layer is a product too: it gets all tokens, or none.
+        logits = self._run(
+            token_ids + token_ids[:1] * num_padding,
+            positions + [0] * num_padding,
+            list(range(size)) if keep else [],
+            plan,
+        )
+        return logits[keep]
 
     def _run(
         self,
