@@ -13,9 +13,11 @@ from spec_cli.core.progress import ReportStage, Stage
 
 # The layout is chosen for this many tokens; other numbers of tokens work as well.
 _TOKENS_HINT = 8
-# Below this size a single token is multiplied faster by the plain float32 kernel than oneDNN's
-# call takes to set up (0.04 against 0.07 ms for 576 x 576 on two AVX2 cores), so both are kept.
+# Below this size the plain float32 kernel is faster for a single token, where oneDNN's call takes
+# longer to set up than to run, and a little faster for long prompts; so both layouts are kept
+# (docs/design/decisions/0003-both-weight-layouts.md).
 _SMALL_WEIGHT = 1 << 21
+_MANY_TOKENS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,8 @@ class PackedLinear(nn.Module):
     """A linear layer whose weight oneDNN has laid out.
 
     Attributes:
-        plain_weight: The weight as it was, for single tokens, or None where that is not faster.
+        plain_weight: The weight as it was, for single tokens and long prompts, or None where it
+            is not kept.
     """
 
     def __init__(self, linear: nn.Linear, *, keep_plain: bool) -> None:
@@ -59,7 +62,8 @@ class PackedLinear(nn.Module):
         num_tokens = x.numel() // self.in_features
         if num_tokens == 0:
             return x.new_empty(*x.shape[:-1], self.out_features)
-        if self.plain_weight is not None and num_tokens == 1:
+        is_extreme = num_tokens == 1 or num_tokens >= _MANY_TOKENS
+        if self.plain_weight is not None and is_extreme:
             return nn.functional.linear(x, self.plain_weight, self.bias)
         return _multiply(x, self.packed_weight, self.bias)
 
