@@ -1,4 +1,4 @@
-"""Lookup measured on what the default model writes; the figures behind decision 0002.
+"""Lookup measured on what the default model writes; the figures behind decision 0005.
 
 pytest -m real tests/proposers/test_real_text.py -s
 """
