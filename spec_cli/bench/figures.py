@@ -11,9 +11,11 @@ from spec_cli.bench.harness import Group, LoadRun
 from spec_cli.bench.slo import ServiceLevel
 from spec_cli.bench.stats import BreakEven, bootstrap_interval, break_even, summarize
 from spec_cli.bench.timeline import Timeline
+from spec_cli.core.events import StepFinished
 
 SATURATED_BELOW = 0.95
 """A rate of which less than this part was achieved is marked saturated."""
+_NUM_PARTS = 60
 _Pair = tuple[Group, Group]
 
 
@@ -80,7 +82,9 @@ def load_figures(run: LoadRun, slo: ServiceLevel) -> dict[str, Any]:
     timelines = run.timelines
     complete = [each for each in timelines if each.is_complete]
     sent = [each for each in timelines if each.failure != "not sent in time"]
-    finished_rate = mean_rate([each.finished_s for each in complete if each.finished_s is not None])
+    achieved = mean_rate([each.finished_s for each in complete if each.finished_s is not None])
+    if run.plan.planned_rate is None and complete:
+        achieved = len(complete) / run.duration_s  # all came at once
     num_good = sum(slo.is_met(each) for each in timelines)
     steps = run.steps
     return {
@@ -92,8 +96,8 @@ def load_figures(run: LoadRun, slo: ServiceLevel) -> dict[str, Any]:
         "failures": _failures(timelines),
         "duration_s": run.duration_s,
         "sent_rate": mean_rate([each.sent_s for each in sent]),
-        "achieved_rate": finished_rate,
-        "saturated": is_saturated(run, finished_rate),
+        "achieved_rate": achieved,
+        "saturated": is_saturated(run, achieved),
         "send_lag_ms": _summary([each.sent_s - each.planned_s for each in sent]),
         "queue_time_ms": _summary([each.queue_s for each in timelines]),
         "time_to_first_token_ms": _summary([each.time_to_first_token_s for each in complete]),
@@ -109,10 +113,27 @@ def load_figures(run: LoadRun, slo: ServiceLevel) -> dict[str, Any]:
         "mean_rows": fmean(len(step.rows) for step in steps if step.rows) if steps else None,
         "paused_share": paused_share(steps),
         "num_steps": len(steps),
+        "draft_length_over_time": draft_length_over_time(run),
         "speculative_decoding": Totals.of(
             [each.stats for each in timelines if each.stats is not None]
         ).record(),
     }
+
+
+def draft_length_over_time(run: LoadRun) -> list[list[float]]:
+    """Mean draft tokens per row in up to 60 equal parts of the run, as `[seconds, k]`."""
+    decoding = [step for step in run.steps if step.rows]
+    if not decoding or run.duration_s <= 0.0:
+        return []
+    width = run.duration_s / _NUM_PARTS
+    parts: dict[int, list[StepFinished]] = {}
+    for step in decoding:
+        part = int((step.time_s - run.origin_s) / width)
+        parts.setdefault(min(part, _NUM_PARTS - 1), []).append(step)
+    return [
+        [round((part + 0.5) * width, 3), round(mean_draft_length(steps) or 0.0, 3)]
+        for part, steps in sorted(parts.items())
+    ]
 
 
 def is_saturated(run: LoadRun, achieved_rate: float | None) -> bool:

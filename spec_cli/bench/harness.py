@@ -55,6 +55,7 @@ class LoadRun:
     """One arm at one request rate.
 
     Attributes:
+        origin_s: The engine's time at its start.
         duration_s: From the start to the last event.
     """
 
@@ -62,6 +63,7 @@ class LoadRun:
     plan: ArrivalPlan
     timelines: list[Timeline]
     steps: list[StepFinished]
+    origin_s: float
     duration_s: float
 
 
@@ -189,7 +191,7 @@ def run_load(session: Session, arm: Arm, plan: ArrivalPlan, limit_s: float) -> L
     for index in range(len(timelines), len(plan.times_s)):
         planned = plan.times_s[index]
         timelines.append(Timeline(index, planned, planned, failure="not sent in time"))
-    return LoadRun(arm, plan, timelines, recorder.steps, duration)
+    return LoadRun(arm, plan, timelines, recorder.steps, recorder.origin_s, duration)
 
 
 def _serve(

@@ -180,3 +180,10 @@ def weight_bytes(llm: "LLM", arm: Arm) -> int:
     draft = assembly.draft
     own = draft.num_bytes if draft is not None and arm.uses("draft") else 0
     return assembly.target.num_bytes + own
+
+
+def num_threads() -> int:
+    """Threads that torch computes with."""
+    import torch
+
+    return torch.get_num_threads()

@@ -1,6 +1,7 @@
 """The report of a comparison: one JSON object from which every other form is made."""
 
 import math
+from dataclasses import asdict
 from typing import Any
 
 from spec_cli.bench.arms import BASE, Arm
@@ -69,10 +70,7 @@ def build_report(
     batches = [_batch_record(plan, results, batch, found) for batch in plan.batches]
     report: dict[str, Any] = {
         **head,
-        "arms": [
-            {"arm": arm.name, "spec": arm.spec, "num_draft_tokens": arm.num_draft_tokens}
-            for arm in plan.arms
-        ],
+        "arms": [asdict(arm) for arm in plan.arms],
         "interrupted": results.is_interrupted,
         "failures": failures,
         "batches": [each for each in batches if each["arms"]],
@@ -84,14 +82,7 @@ def build_report(
         "break_even": {"batch": _even_batches(plan, results), "rate": _even_rates(plan, results)},
         "check": _check_record(found, is_checked=is_checked),
         "why": {
-            "forwards": [
-                {
-                    "batch": each.batch,
-                    "tokens_per_row": each.tokens_per_row,
-                    "ms": 1e3 * each.seconds,
-                }
-                for each in forwards
-            ],
+            "forwards": [_forward_record(each) for each in forwards],
             "economics": {
                 arm.name: _economics(plan, results, arm) for arm in plan.arms if not arm.is_base
             },
@@ -99,6 +90,14 @@ def build_report(
     }
     report["why"]["words"] = explain(report)
     return report
+
+
+def _forward_record(time: ForwardTime) -> dict[str, Any]:
+    return {
+        "batch": time.batch,
+        "tokens_per_row": time.tokens_per_row,
+        "ms": 1e3 * time.seconds,
+    }
 
 
 def _batch_record(plan: Plan, results: Results, batch: int, found: Differences) -> dict[str, Any]:

@@ -2,10 +2,12 @@
 
 import csv
 import io
+import shlex
 from dataclasses import dataclass
 from typing import Any
 
 from spec_cli.bench.arms import BASE
+from spec_cli.models.budget import format_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,7 @@ def _accepted(counts: dict[str, Any]) -> str:
 
 def _memory(memory: dict[str, int]) -> str:
     total = sum(memory.get(name, 0) for name in ("weight_bytes", "kv_bytes", "working_bytes"))
-    return f"{total / 1e9:.2f} GB"
+    return format_bytes(total)
 
 
 def rate_table(report: dict[str, Any]) -> Table | None:
@@ -201,7 +203,7 @@ def _environment(report: dict[str, Any]) -> str:
     if draft is not None and draft.get("id"):
         lines.append(f"draft {draft['id']} ({draft['dtype']})")
     lines += [f"{name} {value}" for name, value in report["env"].items()]
-    command = " ".join(report["command_line"])
+    command = shlex.join(report["command_line"])
     return f"{'; '.join(lines)}.\n\n```\n{command}\n```"
 
 

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
 _REPEATS = 5
 _WARMUP = 2
+_FEWEST_STEPS = 5
+"""Drafting steps below which nothing is said of their cost."""
+_SAME_ACCEPTANCE = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,14 +170,22 @@ def _forward_sentences(forwards: list[dict[str, Any]]) -> list[str]:
 def _arm_sentences(arm: str, rows: list[dict[str, Any]]) -> list[str]:
     parts = []
     for row in rows:
-        pays = row["acceptance"] is not None and row["acceptance"] > row["break_even_acceptance"]
-        parts.append(
-            f"at batch {row['batch']} a drafting step costs {row['cost_ratio']:.2f}x a plain one,"
-            f" so more than {row['break_even_acceptance']:.0%} of the drafts must be accepted;"
-            f" {_percent(row['acceptance'])} were ({row['num_accepted']}/{row['num_judged']}),"
-            f" so drafting {'pays' if pays else 'does not pay'}"
-        )
-    return [f"{arm}: " + "; ".join(parts) + "."]
+        if row["num_drafting_steps"] < _FEWEST_STEPS:
+            continue
+        needed = row["break_even_acceptance"]
+        cost = f"at batch {row['batch']} a drafting step costs {row['cost_ratio']:.2f}x a plain one"
+        found = f"{_percent(row['acceptance'])} were ({row['num_accepted']}/{row['num_judged']})"
+        if needed > 1.0:
+            parts.append(f"{cost}, which even full acceptance would not pay for; {found}")
+        elif needed <= 0.0:
+            parts.append(f"{cost}, so it pays whatever is accepted; {found}")
+        else:
+            pays = row["acceptance"] is not None and row["acceptance"] > needed
+            parts.append(
+                f"{cost}, so more than {needed:.0%} of the drafts must be accepted; {found}, so"
+                f" drafting {'pays' if pays else 'does not pay'}"
+            )
+    return [f"{arm}: " + "; ".join(parts) + "."] if parts else []
 
 
 def _acceptance_under_load(report: dict[str, Any]) -> list[str]:
@@ -198,10 +209,11 @@ def _acceptance_under_load(report: dict[str, Any]) -> list[str]:
     for name, entries in found.items():
         if len(entries) > 1:
             low, high = (pick(entries, key=lambda entry: entry[1]) for pick in (min, max))
+            stays = high[1] - low[1] <= _SAME_ACCEPTANCE
             sentences.append(
-                f"What does not change with the load is how good the drafts are. {name}: accepted "
-                f"from {low[1]:.0%} ({low[2]}/{low[3]}, {low[0]}) to {high[1]:.0%} "
-                f"({high[2]}/{high[3]}, {high[0]})."
+                f"How good the drafts of {name} are {'did not change' if stays else 'changed'} from"
+                f" load to load: accepted from {low[1]:.0%} ({low[2]}/{low[3]}, {low[0]}) to"
+                f" {high[1]:.0%} ({high[2]}/{high[3]}, {high[0]})."
             )
     return sentences
 

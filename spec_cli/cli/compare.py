@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,7 +15,7 @@ from spec_cli.bench.tables import best_speedup
 from spec_cli.bench.workload import WorkPrompt
 from spec_cli.cli.compare_options import ArmOptions, CompareOutput, WorkOptions
 from spec_cli.cli.compare_report import report_head, with_memory
-from spec_cli.cli.compare_screen import CompareScreen, print_report
+from spec_cli.cli.compare_screen import CompareScreen, print_report, write_page
 from spec_cli.cli.guard import INTERRUPTED, Kept, guard
 from spec_cli.cli.interrupts import Interrupts
 from spec_cli.cli.measure_options import MeasureOptions
@@ -45,6 +46,7 @@ class _Job:
     output_format: str
     is_checked: bool
     fail_under: float | None
+    page: Path | None
 
 
 def compare(
@@ -80,6 +82,8 @@ def compare(
             is_stopped = _Flag()
             with interrupts.calling(is_stopped.set), view:
                 report = _measure(llm, job, view, is_stopped, kept)
+        if job.page is not None:
+            write_page(report, job.page)
         print_report(report, job.output_format, screen)
         _exit(report, job)
 
@@ -140,6 +144,7 @@ def _job(
         output_format=output.format(),
         is_checked=measure.check,
         fail_under=measure.fail_under,
+        page=output.page(),
     )
 
 

@@ -199,6 +199,12 @@ class CompareOutput:
             help="auto: tables on a terminal, else md; jsonl: one event a line as it happens.",
         ),
     ] = "auto"
+    html: Annotated[
+        Path | None,
+        option(
+            "--html", metavar="FILE", panel=_OUTPUT, help="Also write a page with curves to a file."
+        ),
+    ] = None
     json: Annotated[
         bool, option("--json", panel=_OUTPUT, help="The same as --output-format json.")
     ] = False
@@ -212,3 +218,16 @@ class CompareOutput:
         if self.json and self.output_format not in ("auto", "json"):
             raise UsageError(f"two output formats at once: json and {self.output_format}.")
         return "json" if self.json else self.output_format
+
+    def page(self) -> Path | None:
+        """Where the page goes; tried before anything runs.
+
+        Raises:
+            UsageError: Nothing can be written there.
+        """
+        if self.html is not None:
+            try:
+                self.html.open("a", encoding="utf-8").close()
+            except OSError as error:
+                raise UsageError(f"cannot write {self.html}: {error.strerror}.") from error
+        return self.html

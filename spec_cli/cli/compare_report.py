@@ -31,7 +31,7 @@ def report_head(
         workload: Prompts.
         prompts: Their token ids.
     """
-    import torch
+    from spec_cli.bench.launch import num_threads
 
     run = describe_run("compare", llm.config, llm.assembly, [params])
     lengths = [len(each) for each in prompts]
@@ -45,7 +45,7 @@ def report_head(
         "max_seconds": plan.max_seconds if plan.rates else None,
         "slo": plan.slo.limits_ms,
     }
-    env = {**run.env, "threads": str(torch.get_num_threads()), "processor": _processor()}
+    env = {**run.env, "threads": str(num_threads()), "processor": _processor()}
     return {
         **run.record(),
         "command_line": ["spec-cli", *sys.argv[1:]],

@@ -2,9 +2,11 @@
 
 import json
 import sys
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from rich import box
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -16,11 +18,16 @@ from rich.progress import (
 )
 from rich.table import Table as RichTable
 
+from spec_cli.bench.charts import all_charts, as_text
 from spec_cli.bench.comparison import Plan
 from spec_cli.bench.harness import Progress as Part
+from spec_cli.bench.page import page
 from spec_cli.bench.tables import Table, all_tables, comma_separated, markdown, notices
 from spec_cli.cli.output_options import ScreenOptions
 from spec_cli.cli.stdout import write_out
+from spec_cli.core.errors import SpecCliError
+
+_ON_SCREEN = ("Median end-to-end latency, s", "Measured speed-up of decoding")
 
 
 class CompareScreen:
@@ -114,21 +121,42 @@ def print_report(report: dict[str, Any], output_format: str, screen: ScreenOptio
         _print_tables(report, screen)
 
 
+def write_page(report: dict[str, Any], path: Path) -> None:
+    """The report as a page in a file.
+
+    Raises:
+        SpecCliError: It cannot be written.
+    """
+    try:
+        path.write_text(page(report), encoding="utf-8")
+    except OSError as error:
+        raise SpecCliError(f"cannot write {path}: {error.strerror}.") from error
+
+
 def _print_tables(report: dict[str, Any], screen: ScreenOptions) -> None:
     console = Console(
         highlight=False, markup=False, emoji=False, no_color=screen.color == "never" or None
     )
     for table in all_tables(report):
-        console.print(_rich(table))
+        console.print(_rich(table, is_plain=screen.plain))
         console.print()
+    for chart in all_charts(report):
+        if len(chart.labels) > 1 and chart.title in _ON_SCREEN:
+            console.print(as_text(chart, min(console.width, 100), is_plain=screen.plain))
+            console.print()
     for sentence in report["why"]["words"]:
-        console.print(f"• {sentence}")
+        console.print(f"{'-' if screen.plain else '•'} {sentence}")
     for note in notices(report):
         console.print(f"Note: {note}", style="yellow")
 
 
-def _rich(table: Table) -> RichTable:
-    made = RichTable(title=table.title, title_justify="left", title_style="bold")
+def _rich(table: Table, *, is_plain: bool) -> RichTable:
+    made = RichTable(
+        title=table.title,
+        title_justify="left",
+        title_style="bold",
+        box=box.ASCII if is_plain else box.SIMPLE_HEAD,
+    )
     for name in table.columns:
         is_text = name in ("arm", "same text")
         made.add_column(name, justify="left" if is_text else "right")

@@ -90,7 +90,11 @@ def test_words_carry_the_numbers_of_the_run():
         "acceptance": 0.3,
         "num_accepted": 30,
         "num_judged": 100,
+        "num_drafting_steps": 25,
     }
+    dear = economics | {"batch": 16, "break_even_acceptance": 1.2}
+    free = economics | {"batch": 1, "break_even_acceptance": -0.1}
+    rare = economics | {"batch": 4, "num_drafting_steps": 2}
     forwards = [
         {"batch": batch, "tokens_per_row": width, "ms": ms}
         for batch, width, ms in [(1, 1, 14.0), (1, 5, 18.0), (8, 1, 21.0), (8, 5, 51.0)]
@@ -101,7 +105,10 @@ def test_words_carry_the_numbers_of_the_run():
         "batches": [{"batch": 1, "arms": [cell("ngram k=4", 0.30, 30, 100)]}],
         "sweep": [{"rate": 2.0, "arms": [cell("ngram k=4", 0.32, 64, 200)]}],
         "break_even": {"rate": {"ngram k=4": crossing}, "batch": {"ngram k=4": nowhere}},
-        "why": {"forwards": forwards, "economics": {"ngram k=4": [economics], "off": []}},
+        "why": {
+            "forwards": forwards,
+            "economics": {"ngram k=4": [economics, dear, free, rare], "off": []},
+        },
     }
 
     words = explain(report)
@@ -109,7 +116,11 @@ def test_words_carry_the_numbers_of_the_run():
     assert "14.0 ms for 1 token a row and 18.0 ms for 5 (1.29x)" in words[0]
     assert "8 rows 21.0 ms for 1 token a row and 51.0 ms for 5 (2.43x)" in words[0]
     assert "more than 35% of the drafts must be accepted; 30% were (30/100)" in words[1]
-    assert "does not pay" in words[1]
+    assert "does not pay; at batch 16" in words[1]
+    assert "even full acceptance would not pay for" in words[1]
+    assert "pays whatever is accepted" in words[1]
+    assert "batch 4" not in words[1]
+    assert "did not change from load to load" in words[2]
     assert "from 30% (30/100, batch 1) to 32% (64/200, 2.0/s)" in words[2]
     assert words[3].startswith("ngram k=4 stops paying at 3.1 requests per second (95 % interval")
     assert words[4].endswith("between 1 and 8 rows: no break-even in this range.")

@@ -160,6 +160,19 @@ def test_formats(model):
     assert events == ["start", "cell", "cell", "end"]
 
 
+def test_page_is_written(model, tmp_path):
+    """--html beside whatever goes to stdout; a place that cannot be written is told at once."""
+    path = tmp_path / "report.html"
+    report = compare(model, "-k", 2, "--html", path, "abc abc")
+    text = path.read_text(encoding="utf-8")
+    assert text.startswith("<!doctype html>")
+    assert report["id"] in text
+
+    result = invoke("compare", "-m", model, *QUICK, "--html", tmp_path / "no" / "r.html", "abc")
+    assert result.exit_code == 2
+    assert "cannot write" in result.output
+
+
 def test_workload_files_and_suites(model, tmp_path):
     """A Spec-Bench file and a suite, cut to a number."""
     path = tmp_path / "question.jsonl"

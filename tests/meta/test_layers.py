@@ -43,7 +43,7 @@ LIBRARIES = {
     "proposers": {"torch"},
     "engine": {"torch"},
     "llm": {"torch"},
-    "bench": {"torch"},
+    "bench": {"httpx", "plotext", "pygal", "torch"},
     "server": {"fastapi", "uvicorn"},
     "ui": {"rich"},
     "cli": {"platformdirs", "prompt_toolkit", "rich", "typer"},
