@@ -12,6 +12,7 @@ import typer
 from spec_cli.cli.answers import Answers
 from spec_cli.cli.guard import INTERRUPTED, guard
 from spec_cli.cli.interrupts import Interrupts
+from spec_cli.cli.keyboard import silent_keyboard
 from spec_cli.cli.model_options import ModelOptions
 from spec_cli.cli.output_options import ReportOptions, ScreenOptions
 from spec_cli.cli.prompts import PromptOptions
@@ -21,9 +22,12 @@ from spec_cli.cli.request_options import SamplingOptions, TemplateOptions
 from spec_cli.cli.session import open_llm, print_header, print_notices
 from spec_cli.cli.statistics import print_statistics
 from spec_cli.cli.stdout import write_out
-from spec_cli.cli.text_output import TextOutput
+from spec_cli.cli.text_output import TextOutput, title
+from spec_cli.cli.view_options import ViewOptions
 from spec_cli.core.errors import UsageError
 from spec_cli.core.params import SamplingParams
+from spec_cli.ui.footer import FooterFacts
+from spec_cli.ui.live import LiveView
 
 _SEED_BITS = 32
 
@@ -51,6 +55,7 @@ def generate(
     sampling: SamplingOptions,
     reporting: ReportOptions,
     screen: ScreenOptions,
+    view: ViewOptions,
 ) -> None:
     """Answer prompts: text on stdout, everything else on stderr.
 
@@ -63,6 +68,7 @@ def generate(
     ):
         reporting.check()
         screen.check()
+        view.check(screen, is_text=reporting.format == "text")
         config = models.engine_config()
         job = _job(arguments or [], inputs, template, sampling)
         console = screen.console()
@@ -71,12 +77,13 @@ def generate(
             run = describe_run("generate", config, llm.assembly, params)
             print_notices(llm, config, screen, console)
             print_header(run, screen, console)
-            outputs = _Outputs(run, reporting, job.texts, files)
+            shown = _live_view(job.texts, run, reporting, screen, view)
+            outputs = _Outputs(run, reporting, job.texts, files, shown)
             prompts = [_prompt(llm, job, text) for text in job.texts]
             answers = Answers(llm.assembly.engine.parts.policy.state)
             events = llm.events(prompts, params)
             kept.record = answers.record
-            with interrupts.calling(llm.interrupt), outputs:
+            with silent_keyboard(), interrupts.calling(llm.interrupt), outputs:
                 for event in events:
                     answers.read(event)
                     outputs.read(event, answers)
@@ -129,6 +136,23 @@ def _record_files(reporting: ReportOptions) -> Iterator[list[RecordFile]]:
         yield [*files, trace]
 
 
+def _live_view(
+    texts: list[str],
+    run: RunDescription,
+    reporting: ReportOptions,
+    screen: ScreenOptions,
+    view: ViewOptions,
+) -> LiveView | None:
+    """What shows the answers, where it is text on a terminal."""
+    if reporting.format != "text" or not view.shows_view(screen):
+        return None
+    titles = tuple(title(text) for text in texts) if len(texts) > 1 else ()
+    console = view.console(screen)
+    settings = run.settings
+    facts = FooterFacts(settings["ctx_size"], settings["max_tokens"], len(texts), screen.plain)
+    return LiveView(console, facts, view.looks(console, screen, titles))
+
+
 class _Outputs:
     """Where the events of a run go."""
 
@@ -138,28 +162,37 @@ class _Outputs:
         reporting: ReportOptions,
         texts: list[str],
         files: list[RecordFile],
+        view: LiveView | None,
     ) -> None:
         self._run = run
         self._format = reporting.format
         self._files = files
         self._records = Records()
-        self._text = TextOutput(texts, write_out) if self._format == "text" else None
+        self._view = view
+        is_bare = self._format == "text" and view is None
+        self._text = TextOutput(texts, write_out) if is_bare else None
         self._num_prompts = len(texts)
 
     def __enter__(self) -> "_Outputs":
         """Write the first record."""
         self._record({"event": "start", **self._run.record(), "num_prompts": self._num_prompts})
+        if self._view is not None:
+            self._view.open()
         return self
 
     def __exit__(self, *error: object) -> None:
-        """End a line that was broken off."""
+        """End a line that was broken off, and take the footer away."""
         if self._text is not None:
             self._text.close()
+        if self._view is not None:
+            self._view.close()
 
     def read(self, event: Any, answers: Answers) -> None:
         """Pass on one event."""
         if self._text is not None and (request_id := getattr(event, "request_id", None)):
             self._text.read(event, answers.of(request_id).index)
+        if self._view is not None:
+            self._view.read(event)
         if self._files:
             for record in self._records.read(event):
                 self._record(record)

@@ -6,6 +6,7 @@ import re
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import pexpect
 import pytest
@@ -41,10 +42,11 @@ class Chat:
         self.terminal.send(line + "\r")
         return self.expect(pattern)
 
-    def saved(self, path: Path) -> dict:
+    def saved(self, path: Path) -> dict[str, Any]:
         """Save the conversation and read it."""
         self.type(f"/save {path}", r"saved \d+ turns")
-        return dict(json.loads(path.read_text(encoding="utf-8")))
+        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return record
 
     def leave(self) -> int | None:
         """Press Ctrl-D; returns the exit code."""
@@ -59,7 +61,9 @@ class Chat:
         return int(self.terminal.exitstatus)
 
 
-def check_answers(folder: Path, record: dict, systems: list[str | None], max_tokens: int) -> None:
+def check_answers(
+    folder: Path, record: dict[str, Any], systems: list[str | None], max_tokens: int
+) -> None:
     """Each finished answer is that of a fresh, unspeculated run on the messages before it."""
     messages: list[dict[str, str]] = []
     for turn, system in zip(record["turns"], systems, strict=True):
