@@ -13,6 +13,7 @@ from spec_cli.cli.compare import compare
 from spec_cli.cli.generate import generate
 from spec_cli.cli.grouping import with_groups
 from spec_cli.cli.guard import Failure, exit_with, wanted_format
+from spec_cli.cli.trace import trace
 
 _EPILOG = (
     "Every option can be set by the environment: SPEC_CLI_ and its long name, such as"
@@ -81,3 +82,4 @@ app.command(epilog=_EPILOG)(with_groups(generate))
 app.command(epilog=_EPILOG)(with_groups(chat))
 app.command(epilog=_EPILOG)(with_groups(check))
 app.command(epilog=_EPILOG)(with_groups(compare))
+app.command(epilog=_EPILOG)(with_groups(trace))
