@@ -71,6 +71,7 @@ def _settings(trace: Trace) -> str:
     cells = "".join(
         f"<tr><th>{escape(name.replace('_', ' '))}</th><td>{escape(str(value))}</td></tr>"
         for name, value in rows.items()
+        if value is not None
     )
     return f"<table>{cells}</table>"
 

@@ -41,13 +41,13 @@ def trace_lines(trace: Trace, *, is_plain: bool = False) -> Iterator[Text]:
 
 
 def _legend() -> Text:
-    text = Text("accepted", _ACCEPTED)
+    text = Text().append("accepted", _ACCEPTED)
     text.append("  ").append("rejected", _REJECTED).append("  ").append("not judged", _UNJUDGED)
     return text.append("  ").append("the target's own", _OWN)
 
 
 def _first(token: TraceToken, *, is_plain: bool) -> Text:
-    return Text("prompt          ").append_text(_piece(token.text, "=", _OWN, is_plain=is_plain))
+    return Text("prompt           ").append_text(_piece(token.text, "=", _OWN, is_plain=is_plain))
 
 
 def _step_line(trace: Trace, step: TraceStep, tokens: list[TraceToken], *, is_plain: bool) -> Text:

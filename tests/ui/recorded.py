@@ -78,7 +78,7 @@ def run(
         row = RowStep(
             request_id,
             source,
-            tuple(range(drafted)),
+            _draft(at, drafted, accepted, len(pieces)),
             accepted,
             len(waiting),
             drafted,
@@ -95,6 +95,12 @@ def run(
         seconds = 0.03 if not drafted else step_s
         yield StepFinished(step, now, (row,), 0, StepTimes(0.01, seconds - 0.01, 0.0, 0.0), state)
         step += 1
+
+
+def _draft(at: int, drafted: int, accepted: int, num_pieces: int) -> tuple[int, ...]:
+    """Draft tokens: the right ones, then some that are not."""
+    wrong = ((at + accepted + 7 * i + 3) % num_pieces for i in range(drafted - accepted))
+    return (*range(at, at + accepted), *wrong)
 
 
 def interleaved(*runs: Iterator[Event | TextDelta]) -> Iterator[Event | TextDelta]:
