@@ -5,6 +5,7 @@ import pytest
 from spec_cli.core.params import SamplingParams
 from spec_cli.core.proposal import Proposal
 from spec_cli.core.sequence import Request, Sequence
+from spec_cli.policy.goodput import GoodputPolicy
 from spec_cli.proposers.base import DraftRequest, Outlook
 from spec_cli.proposers.draft_model import DraftModelProposer
 from spec_cli.proposers.hybrid import HybridProposer, Prices, best_goodput
@@ -194,6 +195,17 @@ def test_both_sources_serve_one_batch() -> None:
     sources = {token.source for answer in answers.values() for token in answer.tokens}
 
     assert sources == {"suffix", "draft", "target"}
+
+
+@pytest.mark.parametrize("draft", ["suffix", "hybrid"])
+def test_the_goodput_policy_changes_no_token(draft: str) -> None:
+    """Draft lengths by measured cost, pauses and probes included, give the target's own tokens."""
+    driver = drive_tiny("llama", draft, 0, policy=GoodputPolicy())
+    driver.add(*(request(str(i), tiny.prompt(i), 60) for i in range(3)))
+    answers = driver.run()
+
+    for i in range(3):
+        assert tuple(answers[str(i)].token_ids) == tiny.expected("llama", i, 60)
 
 
 def test_best_goodput() -> None:
