@@ -10,10 +10,13 @@ from spec_cli import __version__
 from spec_cli.cli.chat import chat
 from spec_cli.cli.check import check
 from spec_cli.cli.compare import compare
+from spec_cli.cli.config import config
+from spec_cli.cli.config_file import config_path, default_map, read_settings, take_profile
 from spec_cli.cli.generate import generate
 from spec_cli.cli.grouping import with_groups
-from spec_cli.cli.guard import Failure, exit_with, wanted_format
+from spec_cli.cli.guard import Failure, describe, exit_with, wanted_format
 from spec_cli.cli.trace import trace
+from spec_cli.core.errors import SpecCliError
 
 _EPILOG = (
     "Every option can be set by the environment: SPEC_CLI_ and its long name, such as"
@@ -34,12 +37,15 @@ class _Commands(TyperGroup):
         **extra: Any,
     ) -> Any:
         """Run a command; the process ends with its exit code."""
+        given = sys.argv[1:] if args is None else list(args)
         try:
-            code = super().main(args, prog_name, complete_var, False, windows_expand_args, **extra)
+            left, extra["obj"] = take_profile(given)
+            code = super().main(left, prog_name, complete_var, False, windows_expand_args, **extra)
         except typer.Abort:
             code = 130
+        except SpecCliError as error:
+            code = exit_with(describe(error), wanted_format(given))
         except typer.TyperException as error:
-            given = sys.argv[1:] if args is None else list(args)
             code = exit_with(_usage_failure(error), wanted_format(given))
         if not standalone_mode:
             return code
@@ -68,14 +74,23 @@ def start(
     version: Annotated[
         bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)
     ] = False,
+    profile: Annotated[
+        str | None,
+        typer.Option("--profile", metavar="NAME", help="Settings of the config file to use."),
+    ] = None,
 ) -> None:
     """Run local language models faster by guessing ahead and checking the guesses."""
+    del profile  # taken out of the arguments before, as it may stand anywhere
     if version:
         typer.echo(f"spec-cli {__version__}")
         raise typer.Exit
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
         raise typer.Exit
+    if context.invoked_subcommand != "config":  # which has to work with a broken file
+        path = config_path()
+        commands: dict[str, Any] = context.command.commands  # type: ignore[attr-defined]
+        context.default_map = default_map(commands, read_settings(path, context.obj), path)
 
 
 app.command(epilog=_EPILOG)(with_groups(generate))
@@ -83,3 +98,4 @@ app.command(epilog=_EPILOG)(with_groups(chat))
 app.command(epilog=_EPILOG)(with_groups(check))
 app.command(epilog=_EPILOG)(with_groups(compare))
 app.command(epilog=_EPILOG)(with_groups(trace))
+app.add_typer(config, name="config")
