@@ -29,6 +29,7 @@ def batch_figures(arm: Arm, groups: list[Group], base: list[Group]) -> dict[str,
     """
     timelines = [timeline for group in groups for timeline in group.timelines]
     steps = [step for group in groups for step in group.steps]
+    decode = [step for group in groups for step in group.decode_steps]
     totals = Totals.of([each.stats for each in timelines if each.stats is not None])
     runs = [_speed(part) for part in _by_repeat(groups)]
     pairs = pair_groups(groups, base)
@@ -45,8 +46,9 @@ def batch_figures(arm: Arm, groups: list[Group], base: list[Group]) -> dict[str,
         "time_to_first_token_ms": _summary([t.time_to_first_token_s for t in timelines]),
         "time_per_output_token_ms": _summary([t.time_per_output_token_s for t in timelines]),
         "mean_num_draft_tokens": mean_draft_length(steps),
+        "mean_rows": _mean_rows(decode),
         "paused_share": paused_share(steps),
-        "time_split_ms": time_split_ms([step for group in groups for step in group.decode_steps]),
+        "time_split_ms": time_split_ms(decode),
         "speculative_decoding": totals.record(),
     }
 
@@ -110,7 +112,7 @@ def load_figures(run: LoadRun, slo: ServiceLevel) -> dict[str, Any]:
         "goodput": num_good / run.duration_s,
         "slo_attained": num_good / len(timelines),
         "mean_num_draft_tokens": mean_draft_length(steps),
-        "mean_rows": fmean(len(step.rows) for step in steps if step.rows) if steps else None,
+        "mean_rows": _mean_rows(steps),
         "paused_share": paused_share(steps),
         "num_steps": len(steps),
         "draft_length_over_time": draft_length_over_time(run),
@@ -171,6 +173,12 @@ def break_even_record(samples: list[tuple[float, list[float]]]) -> dict[str, Any
     record["interval"] = [found.interval.low, found.interval.high] if found.interval else None
     record["range"] = [usable[0][0], usable[-1][0]]
     return record
+
+
+def _mean_rows(steps: list[StepFinished]) -> float | None:
+    """Rows that decoded together, over the steps in which any did."""
+    counts = [len(step.rows) for step in steps if step.rows]
+    return fmean(counts) if counts else None
 
 
 def _failures(timelines: list[Timeline]) -> dict[str, int]:

@@ -91,6 +91,8 @@ class Session:
         clock: Seconds, monotonic; the engines' own.
         sleep: Waits for some seconds.
         reclaim: Drops cached prefixes, so that no arm gains from another's prompts.
+        forget: Makes an arm's lookup forget the answers it has seen: the same prompts are run again
+            and again, and would be answered from memory.
         synchronize: Waits for the device.
         is_stopped: Whether the user wants an end.
         failures: Arms that failed, with the reason; they are not run any more.
@@ -101,6 +103,7 @@ class Session:
     clock: Clock
     sleep: Callable[[float], None]
     reclaim: Callable[[], None] = lambda: None
+    forget: Callable[[Servable], None] = lambda _: None
     synchronize: Callable[[], None] = lambda: None
     is_stopped: Callable[[], bool] = lambda: False
     failures: dict[str, str] = field(default_factory=dict)
@@ -115,6 +118,7 @@ class Session:
             return None
         engine = self.engines[arm.name]
         self.reclaim()
+        self.forget(engine)
         self.synchronize()
         try:
             return run(engine)

@@ -102,9 +102,21 @@ def open_session(
         clock=time.perf_counter,
         sleep=time.sleep,
         reclaim=assembly.budget.reclaim,
+        forget=_forget_answers,
         synchronize=_synchronizer(assembly.target.device),
         is_stopped=is_stopped,
     )
+
+
+def _forget_answers(engine: Any) -> None:
+    from spec_cli.engine.engine import Engine
+    from spec_cli.proposers.hybrid import HybridProposer
+    from spec_cli.proposers.suffix import SuffixProposer
+
+    if isinstance(engine, Engine):
+        proposer = engine.parts.proposer
+        if isinstance(proposer, SuffixProposer | HybridProposer):
+            proposer.forget_answers()
 
 
 def _synchronizer(device: Any) -> Callable[[], None]:

@@ -180,6 +180,18 @@ def notices(report: dict[str, Any]) -> list[str]:
         found.append("Interrupted: only what was done by then is shown.")
     for arm, reason in report["failures"].items():
         found.append(f"{arm} failed and was not run to its end: {reason}")
+    names = report.get("workload", {}).get("names", [])
+    if any(len(record["planned_times_s"]) > len(names) for record in report["sweep"]) and names:
+        found.append(
+            f"The sweep asks {len(names)} prompts more than once: cached prefixes and lookup gain "
+            "from that."
+        )
+    for record in report["sweep"]:
+        for cell in record["arms"]:
+            for reason, count in cell["failures"].items():
+                found.append(
+                    f"{record['rate']}/s, {cell['arm']}: {count} requests failed: {reason}."
+                )
     for each in report["check"]["differences"]:
         line = (
             f"{each['arm']}, batch {each['batch']}, prompt {each['prompt_index']}: first "

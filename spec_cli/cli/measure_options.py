@@ -96,8 +96,11 @@ class MeasureOptions:
                 raise UsageError(f"rate takes numbers and inf; got {part.strip()!r}.") from error
         return sorted(found)
 
-    def check_values(self) -> None:
+    def check_values(self, *, has_sweep: bool = False) -> None:
         """Refuse what cannot be, and what would have no effect.
+
+        Args:
+            has_sweep: Whether there is a load sweep even without --rate.
 
         Raises:
             UsageError: The message names the option.
@@ -113,7 +116,7 @@ class MeasureOptions:
             number = getattr(self, name)
             if number is not None and not 0.0 < number < math.inf:
                 raise UsageError(f"{name} must be above 0, got {number:g}.")
-        if self.rate is None:
+        if self.rate is None and not has_sweep:
             for name in ("num_requests", "max_seconds", "slo"):
                 if getattr(self, name) is not None:
                     raise UsageError(f"{name} has no effect without --rate.")

@@ -105,6 +105,10 @@ class HybridProposer:
         self._acceptance = AcceptanceModel(max_draft_tokens)
         self._rows: dict[str, _Row] = {}
 
+    def forget_answers(self) -> None:
+        """See `SuffixProposer.forget_answers`."""
+        self._lookup.forget_answers()
+
     def bytes_for(self, max_length: int) -> int:
         """See `Proposer.bytes_for`."""
         return self._draft.bytes_for(max_length)

@@ -105,7 +105,8 @@ class SuffixProposer:
         self._rows: dict[str, _Row] = {}
         self._is_isolated = is_isolated
         self._odds = _Odds()
-        self._session = RecentTexts(0 if is_isolated else max_session_tokens)
+        self._max_session_tokens = 0 if is_isolated else max_session_tokens
+        self._session = RecentTexts(self._max_session_tokens)
         self._corpus = TextIndex()
         for token_ids in corpus:
             room = max_corpus_tokens - len(self._corpus) - 1
@@ -140,6 +141,10 @@ class SuffixProposer:
         """See `Proposer.release`; the answer is remembered for later requests."""
         if self._rows.pop(sequence.request_id, None) is not None:
             self._session.add(sequence.output_token_ids)
+
+    def forget_answers(self) -> None:
+        """Forget the session's answers: a prompt asked twice would find its own answer."""
+        self._session = RecentTexts(self._max_session_tokens)
 
     def guess(self, sequence: Sequence) -> Guess:
         """The best guess for what comes after the committed tokens."""

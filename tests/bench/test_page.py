@@ -87,7 +87,7 @@ def test_page_in_chromium(tmp_path):
     assert "<h2>Why</h2>" in shown.stdout
 
 
-def browse(path: Path, folder: Path, *options: str) -> subprocess.CompletedProcess:
+def browse(path: Path, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     """Open a page in headless Chromium that reaches no host."""
     assert CHROMIUM is not None
     return subprocess.run(

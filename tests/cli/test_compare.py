@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from tests.bench.streaming_server import serving
 from tests.cli.running import COMMAND, ROOT, invoke, invoke_json, run
 from tests.folders import save_text_model, text_config
 
@@ -131,6 +132,19 @@ def test_forced_mismatch_ends_with_7(model, monkeypatch):
     text = invoke("compare", "-m", model, *QUICK, "--check", "-k", 2, "-o", "md", "abc abc").stdout
     assert "MISMATCH @3" in text
     assert "first difference at generated token 3" in text
+
+
+def test_no_arm_answers_from_memory(model):
+    """A prompt that is run again is not looked up in its own answer."""
+    first = compare(model, "-k", 4, "-n", 40, "some words to go on from")
+    again = invoke_json(
+        "compare", "-m", model, "-q", "-k", 4, "-n", 40, "-r", 3, "some words to go on from"
+    )
+
+    for one, three in zip(cells(first), cells(again), strict=True):
+        once, thrice = (cell["speculative_decoding"]["num_target_passes"] for cell in (one, three))
+        # Looked up in its own answer, a round of 39 tokens would take about 8 passes.
+        assert thrice >= 0.9 * 3 * once
 
 
 def test_fail_under(model):
@@ -298,3 +312,42 @@ def test_output_to_a_file_is_plain(model):
     assert result.returncode == 0, result.stderr
     assert not {b"\x1b", b"\r", b"\x08"} & {bytes([byte]) for byte in result.stdout + result.stderr}
     assert b"batch 1: suffix k=2" in result.stderr
+
+
+def test_endpoint():
+    """Two servers under the same load: a table, failures in words, what the server counts."""
+    with serving("fine", token_s=0.02) as slow, serving("mixed", has_metrics=True) as fast:
+        report = invoke_json(
+            "compare", "--endpoint", slow.url, "--endpoint", fast.url, "-n", 8, "--rate", "20,inf",
+            "--num-requests", 7, "--max-seconds", 16, "--stall", 1, "-q", "hello",
+        )  # fmt: skip
+
+    assert report["model"]["id"] == "tiny"
+    first, second = report["sweep"][0]["arms"]
+    assert (first["num_completed"], first["failures"]) == (7, {})
+    assert second["failures"]["HTTP 500"] == 1
+    assert report["servers"][1]["num_draft_tokens"] == 40 * 14
+    assert f"{fast.url} counts 560 draft tokens" in report["why"]["words"][-1]
+
+
+def test_endpoint_without_an_answer_fails():
+    """Exit 1; an option of local arms is refused; a key is not written down."""
+    with serving("500") as server:
+        result = invoke(
+            "compare", "--endpoint", server.url, "--api-key", "secret", "--rate", 50,
+            "--num-requests", 3, "--max-seconds", 5, "hello",
+        )  # fmt: skip
+    assert result.exit_code == 1
+    assert "no request was answered" in result.stderr
+    assert "3 requests failed: HTTP 500" in result.stdout
+    assert "secret" not in result.output
+
+    for extra, words in (
+        (("--batch", "2"), "--batch has no effect with --endpoint"),
+        (("-k", "2"), "--num-draft-tokens has no effect with --endpoint"),
+        (("--check",), "check has no effect with --endpoint"),
+    ):
+        refused = invoke("compare", "--endpoint", "http://127.0.0.1:9", *extra, "hello")
+        assert refused.exit_code == 2
+        assert words in refused.output
+    assert invoke("compare", "--endpoint", "localhost:1", "hello").exit_code == 2
