@@ -15,6 +15,7 @@ from spec_cli.cli.config_file import config_path, default_map, read_settings, ta
 from spec_cli.cli.generate import generate
 from spec_cli.cli.grouping import with_groups
 from spec_cli.cli.guard import Failure, describe, exit_with, wanted_format
+from spec_cli.cli.models import models
 from spec_cli.cli.trace import trace
 from spec_cli.core.errors import SpecCliError
 
@@ -98,4 +99,5 @@ app.command(epilog=_EPILOG)(with_groups(chat))
 app.command(epilog=_EPILOG)(with_groups(check))
 app.command(epilog=_EPILOG)(with_groups(compare))
 app.command(epilog=_EPILOG)(with_groups(trace))
+app.command(epilog=_EPILOG)(with_groups(models))
 app.add_typer(config, name="config")
