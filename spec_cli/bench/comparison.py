@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from spec_cli.bench.arms import Arm
 from spec_cli.bench.arrivals import ArrivalPlan, plan_arrivals
@@ -59,6 +59,10 @@ class Plan:
     def cell_s(self) -> float:
         """Seconds for one arm at one rate."""
         return self.max_seconds / max(1, len(self.rates) * len(self.served_arms))
+
+    def for_lengths(self) -> "Plan":
+        """The same at the first batch size, for other lengths of prompts and answers."""
+        return replace(self, batches=self.batches[:1], rates=[], warmup=0)
 
     def arms_at(self, batch: int) -> list[Arm]:
         """Arms that can run a batch size."""

@@ -1,5 +1,6 @@
 """From loaded models and prompts to a session of arms."""
 
+import itertools
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -64,6 +65,39 @@ def encode_prompts(
                 hint="fewer --max-tokens, a larger -c where the model allows it, or another prompt",
             )
         found.append(tuple(token_ids))
+    return found
+
+
+def cut_prompts(
+    prompts: list[tuple[int, ...]], input_len: int | None, max_tokens: int, limit: int
+) -> list[tuple[int, ...]]:
+    """Prompts of exactly one length: each goes on with the next ones and is cut.
+
+    Args:
+        prompts: At least one.
+        input_len: Tokens of each, or None to leave them as they are.
+        max_tokens: To be generated after each.
+        limit: Tokens of the context.
+
+    Raises:
+        ContextLengthError: They do not fit.
+    """
+    if input_len is None:
+        return prompts
+    if input_len + max_tokens > limit:
+        raise ContextLengthError(
+            f"{input_len:,} prompt tokens and {max_tokens:,} to be generated do not fit: the "
+            f"context holds {limit:,}.",
+            hint="a shorter --input-len or --output-len, or a larger -c where the model allows it",
+        )
+    found = []
+    for first in range(len(prompts)):
+        tokens: list[int] = []
+        for number in itertools.count(first):
+            tokens += prompts[number % len(prompts)]
+            if len(tokens) >= input_len:
+                break
+        found.append(tuple(tokens[:input_len]))
     return found
 
 

@@ -67,7 +67,7 @@ def build_report(
         found: First differences of the texts by batch and arm, where both ran.
         is_checked: Whether these were judged.
     """
-    batches = [_batch_record(plan, results, batch, found) for batch in plan.batches]
+    batches = [batch_record(plan, results, batch, found) for batch in plan.batches]
     report: dict[str, Any] = {
         **head,
         "arms": [asdict(arm) for arm in plan.arms],
@@ -100,7 +100,8 @@ def _forward_record(time: ForwardTime) -> dict[str, Any]:
     }
 
 
-def _batch_record(plan: Plan, results: Results, batch: int, found: Differences) -> dict[str, Any]:
+def batch_record(plan: Plan, results: Results, batch: int, found: Differences) -> dict[str, Any]:
+    """One batch size, as far as it was run."""
     arms = []
     for arm in plan.arms:
         if (batch, arm.name) in results.groups:

@@ -1,17 +1,18 @@
 """`spec-cli compare`: the target alone against speculation, on the same work."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from spec_cli.bench.arms import Arm
+from spec_cli.bench.arms import Arm, RequestFactory
 from spec_cli.bench.comparison import Comparison, Plan, Results
 from spec_cli.bench.harness import Session, StoppedError
 from spec_cli.bench.tables import best_speedup
 from spec_cli.cli.compare_job import Job, make_job
 from spec_cli.cli.compare_options import ArmOptions, CompareOutput, WorkOptions
-from spec_cli.cli.compare_report import report_head, with_memory
+from spec_cli.cli.compare_report import Measured, report_head
 from spec_cli.cli.compare_screen import CompareScreen, print_report, write_page
 from spec_cli.cli.compare_servers import EndpointOptions, StopFlag, compare_servers
 from spec_cli.cli.guard import INTERRUPTED, Kept, guard
@@ -68,75 +69,85 @@ def compare(
             )
             return
         job = make_job(arguments or [], work, template, models, sampling, measure, output)
-        console = screen.console()
-        to_load = job.config.to_load(job.plan.arms)
-        with open_llm(to_load, screen, console) as llm:
-            print_notices(llm, to_load, screen, console)
-            view = CompareScreen(job.plan, console, screen, job.output_format)
-            is_stopped = StopFlag()
-            with interrupts.calling(is_stopped.set), view:
-                report = _measure(llm, job, view, is_stopped, kept)
-        if job.page is not None:
-            write_page(report, job.page)
-        print_report(report, job.output_format, screen)
-        _exit(report, job)
+        _compare_arms(job, interrupts, screen, kept)
+
+
+def _compare_arms(job: Job, interrupts: Interrupts, screen: ScreenOptions, kept: Kept) -> None:
+    console = screen.console()
+    to_load = job.config.to_load(job.plan.arms)
+    with open_llm(to_load, screen, console) as llm:
+        print_notices(llm, to_load, screen, console)
+        view = CompareScreen(job.plan, console, screen, job.output_format)
+        is_stopped = StopFlag()
+        with interrupts.calling(is_stopped.set), view:
+            report = _measure(llm, job, view, is_stopped, kept)
+    if job.page is not None:
+        write_page(report, job.page)
+    print_report(report, job.output_format, screen)
+    _exit(report, job)
 
 
 def _measure(
     llm: "LLM", job: Job, view: CompareScreen, is_stopped: Callable[[], bool], kept: Kept
 ) -> dict[str, Any]:
-    from spec_cli.bench.launch import compare_texts, encode_prompts, open_session, time_forwards
-    from spec_cli.bench.report import build_report
+    from spec_cli.bench.launch import compare_texts, open_session, time_forwards
 
     plan = job.plan
     _check_rows(llm, plan)
-    prompts = encode_prompts(llm, job.workload, job.params.max_tokens, **job.template)
-    session = open_session(llm, job.config, plan.arms, prompts, job.params, is_stopped)
-    head = report_head(llm, plan, job.params, job.workload, prompts)
-    view.start(head)
-    results = Results()
-    found: dict[Any, Any] = {}
-    forwards: list[Any] = []
+    workloads = _workloads(llm, job)
+    session = open_session(llm, job.config, plan.arms, workloads[0], job.params, is_stopped)
+    made = Measured(plan, report_head(llm, plan, job.params, job.workload, workloads[0]))
 
     def report() -> dict[str, Any]:
-        made = build_report(
-            plan,
-            results,
-            head=head,
-            failures=session.failures,
-            forwards=forwards,
-            found=found,
-            is_checked=job.is_checked,
-        )
-        return with_memory(made, llm, plan.arms)
+        return made.report(llm, session.failures, job.lengths, is_checked=job.is_checked)
 
+    view.start(made.head)
     kept.record = report
-    _run(llm, job, session, results, view)
-    if not results.is_interrupted:
+    _run(llm, plan, session, made.results, view)
+    if not made.results.is_interrupted:
         view.announce("timing the target's forward")
-        forwards += time_forwards(llm, session, plan)
+        made.forwards += time_forwards(llm, session, plan)
         view.announce("comparing the texts")
         try:
-            found |= compare_texts(llm, session, plan, results, is_checked=job.is_checked)
+            made.found |= compare_texts(llm, session, plan, made.results, is_checked=job.is_checked)
         except StoppedError:
-            results.is_interrupted = True
+            made.results.is_interrupted = True
+    for prompts, (_, output_len) in zip(workloads[1:], job.lengths[1:], strict=True):
+        if not made.results.is_interrupted:
+            params = replace(job.params, max_tokens=output_len)
+            session.factory = RequestFactory.of(prompts, params)
+            part = Results()
+            made.parts.append(part)
+            _run(llm, plan.for_lengths(), session, part, view)
+            made.results.is_interrupted = part.is_interrupted
     return report()
 
 
-def _run(llm: "LLM", job: Job, session: Session, results: Results, view: CompareScreen) -> None:
-    """Run the plan; each finished cell is told at once."""
+def _workloads(llm: "LLM", job: Job) -> list[list[tuple[int, ...]]]:
+    """Token ids of the prompts for each length, checked to fit before anything runs."""
+    from spec_cli.bench.launch import cut_prompts, encode_prompts
+
+    longest = max(output_len for _, output_len in job.lengths)
+    is_cut = job.lengths[0][0] is not None
+    prompts = encode_prompts(llm, job.workload, 0 if is_cut else longest, **job.template)
+    limit = llm.assembly.context_length
+    return [cut_prompts(prompts, *lengths, limit) for lengths in job.lengths]
+
+
+def _run(llm: "LLM", plan: Plan, session: Session, results: Results, view: CompareScreen) -> None:
+    """Run a plan; each finished cell is told at once."""
     from spec_cli.bench.report import batch_cell, rate_cell
 
     def tell(kind: str, load: float, arm: Arm) -> None:
         if kind == "batch":
             cell = batch_cell(results, arm, int(load))
         else:
-            cell = rate_cell(job.plan, results, arm, load)
+            cell = rate_cell(plan, results, arm, load)
         view.show_cell(kind, load, cell)
 
     Comparison(
         session=session,
-        plan=job.plan,
+        plan=plan,
         report=view.progress,
         tell=tell,
         used_bytes=lambda: llm.assembly.budget.used_bytes,

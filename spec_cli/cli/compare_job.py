@@ -1,6 +1,6 @@
 """What a comparison is asked to do, read from its options before anything is loaded."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,8 @@ class Job:
         is_checked: Whether texts are to be proved equal.
         fail_under: Least speed-up, or None.
         page: File of the HTML page, or None.
+        lengths: Prompt tokens (None leaves prompts as they are) and answer tokens of each table;
+            the first is that of the main run.
     """
 
     plan: Plan
@@ -44,6 +46,7 @@ class Job:
     is_checked: bool
     fail_under: float | None
     page: Path | None
+    lengths: list[tuple[int | None, int]]
 
 
 def make_job(
@@ -69,6 +72,14 @@ def make_job(
     if work.raw and (system is not None or template_kwargs):
         raise UsageError("--raw uses no chat template, so it has no system message and no options.")
     rates = measure.rates()
+    lengths = [
+        (input_len, output_len)
+        for input_len in measure.input_lengths() or [None]
+        for output_len in measure.output_lengths() or [params.max_tokens]
+    ]
+    if measure.output_len is not None and sampling.max_tokens is not None:
+        raise UsageError("--max-tokens and --output-len are two names for one thing.")
+    params = replace(params, max_tokens=lengths[0][1])
     num_requests = measure.num_requests or NUM_REQUESTS
     num_prompts = work.num_of(workload, len(arguments))
     plan = Plan(
@@ -93,6 +104,7 @@ def make_job(
         is_checked=measure.check,
         fail_under=measure.fail_under,
         page=output.page(),
+        lengths=lengths,
     )
 
 

@@ -2,11 +2,15 @@
 
 import platform
 import sys
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spec_cli.bench.arms import Arm
-from spec_cli.bench.comparison import Plan
+from spec_cli.bench.comparison import Plan, Results
+from spec_cli.bench.proof import Difference
+from spec_cli.bench.report import batch_record, build_report
+from spec_cli.bench.why import ForwardTime
 from spec_cli.bench.workload import WorkPrompt
 from spec_cli.cli.report import describe_run
 from spec_cli.core.params import SamplingParams
@@ -69,15 +73,81 @@ def _processor() -> str:
     return names[0] if names else platform.processor()
 
 
-def with_memory(report: dict[str, Any], llm: "LLM", arms: list[Arm]) -> dict[str, Any]:
+@dataclass(slots=True)
+class Measured:
+    """What a comparison has measured so far.
+
+    Attributes:
+        plan: What was to run.
+        head: What was known before.
+        results: Of the main run.
+        parts: Of the other lengths of prompts and answers, as far as they were run.
+        forwards: Times of the target's forward.
+        found: Differences of the texts.
+    """
+
+    plan: Plan
+    head: dict[str, Any]
+    results: Results = field(default_factory=Results)
+    parts: list[Results] = field(default_factory=list)
+    forwards: list[ForwardTime] = field(default_factory=list)
+    found: dict[tuple[int, str], list[Difference]] = field(default_factory=dict)
+
+    def report(
+        self,
+        llm: "LLM",
+        failures: dict[str, str],
+        lengths: list[tuple[int | None, int]],
+        *,
+        is_checked: bool,
+    ) -> dict[str, Any]:
+        """The report.
+
+        Args:
+            llm: The models.
+            failures: Arms that failed, with the reason.
+            lengths: Tokens of prompts and answers: of the main run, then of each part.
+            is_checked: Whether differences were judged.
+        """
+        made = build_report(
+            self.plan,
+            self.results,
+            head=self.head,
+            failures=failures,
+            forwards=self.forwards,
+            found=self.found,
+            is_checked=is_checked,
+        )
+        made["lengths"] = []
+        plan = self.plan.for_lengths()
+        if len(lengths) > 1:
+            for part, (input_len, output_len) in zip(
+                [self.results, *self.parts], lengths, strict=False
+            ):
+                words = (
+                    "prompts as they are" if input_len is None else f"{input_len:,} prompt tokens"
+                )
+                record = batch_record(plan, part, plan.batches[0], {})
+                made["lengths"].append(
+                    {
+                        "title": f"{words}, {output_len:,} generated",
+                        "input_len": input_len,
+                        "output_len": output_len,
+                        "batches": [record] if record["arms"] else [],
+                    }
+                )
+        for record in [*made["batches"], *(b for each in made["lengths"] for b in each["batches"])]:
+            _add_memory(record["arms"], llm, self.plan.arms)
+        return made
+
+
+def _add_memory(cells: list[dict[str, Any]], llm: "LLM", arms: list[Arm]) -> None:
     """Add bytes by kind: weights of the arm's models, cache in use, logits of its largest step."""
     from spec_cli.bench.launch import weight_bytes
 
     by_name = {arm.name: arm for arm in arms}
     width = llm.assembly.engine.parts.target.vocab_size
-    for record in report["batches"]:
-        for cell in record["arms"]:
-            memory = cell["memory"]
-            memory["weight_bytes"] = weight_bytes(llm, by_name[cell["arm"]])
-            memory["working_bytes"] = 4 * width * memory.pop("logit_rows")
-    return report
+    for cell in cells:
+        memory = cell["memory"]
+        memory["weight_bytes"] = weight_bytes(llm, by_name[cell["arm"]])
+        memory["working_bytes"] = 4 * width * memory.pop("logit_rows")

@@ -24,6 +24,24 @@ class MeasureOptions:
     batch: Annotated[
         str, option("--batch", metavar="LIST", panel=_RUN, help="Batch sizes, such as 1,4,8.")
     ] = "1"
+    input_len: Annotated[
+        str | None,
+        option(
+            "--input-len",
+            metavar="LIST",
+            panel=_RUN,
+            help="Prompts of exactly so many tokens, cut from the workload, such as 64,512,2048.",
+        ),
+    ] = None
+    output_len: Annotated[
+        str | None,
+        option(
+            "--output-len",
+            metavar="LIST",
+            panel=_RUN,
+            help="Tokens to generate, such as 32,256; one value is the same as --max-tokens.",
+        ),
+    ] = None
     rate: Annotated[
         str | None,
         option(
@@ -72,13 +90,23 @@ class MeasureOptions:
         Raises:
             UsageError: One is no whole number of at least 1.
         """
-        found = set()
-        for part in self.batch.split(","):
-            word = part.strip()
-            if not (word.isascii() and word.isdecimal() and int(word) >= 1):
-                raise UsageError(f"batch takes whole numbers of at least 1; got {word!r}.")
-            found.add(int(word))
-        return sorted(found)
+        return _whole_numbers("batch", self.batch, 1)
+
+    def input_lengths(self) -> list[int]:
+        """Prompt lengths, ascending; none leaves prompts as they are.
+
+        Raises:
+            UsageError: One is no whole number of at least 1.
+        """
+        return [] if self.input_len is None else _whole_numbers("input_len", self.input_len, 1)
+
+    def output_lengths(self) -> list[int]:
+        """Answer lengths, ascending; none is --max-tokens.
+
+        Raises:
+            UsageError: One is no whole number of at least 2.
+        """
+        return [] if self.output_len is None else _whole_numbers("output_len", self.output_len, 2)
 
     def rates(self) -> list[float]:
         """Request rates, ascending.
@@ -120,3 +148,13 @@ class MeasureOptions:
             for name in ("num_requests", "max_seconds", "slo"):
                 if getattr(self, name) is not None:
                     raise UsageError(f"{name} has no effect without --rate.")
+
+
+def _whole_numbers(name: str, text: str, low: int) -> list[int]:
+    found = set()
+    for part in text.split(","):
+        word = part.strip()
+        if not (word.isascii() and word.isdecimal() and int(word) >= low):
+            raise UsageError(f"{name} takes whole numbers of at least {low}; got {word!r}.")
+        found.add(int(word))
+    return sorted(found)

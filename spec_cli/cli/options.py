@@ -44,6 +44,8 @@ FLAGS = {
     "repeats": "--repeats",
     "warmup": "--warmup",
     "batch": "--batch",
+    "input_len": "--input-len",
+    "output_len": "--output-len",
     "rate": "--rate",
     "num_prompts": "--num-prompts",
     "num_requests": "--num-requests",

@@ -147,6 +147,30 @@ def test_no_arm_answers_from_memory(model):
         assert thrice >= 0.9 * 3 * once
 
 
+def test_lengths(model):
+    """Every combination gets its table; prompts have exactly the length asked for."""
+    report = invoke_json(
+        "compare", "-m", model, "-r", 1, "--warmup", 0, "-q", "-k", 2, "--input-len", "20,50",
+        "--output-len", "4,9", "abc", "hello",
+    )  # fmt: skip
+
+    assert [part["title"] for part in report["lengths"]] == [
+        "20 prompt tokens, 4 generated",
+        "20 prompt tokens, 9 generated",
+        "50 prompt tokens, 4 generated",
+        "50 prompt tokens, 9 generated",
+    ]
+    for part in report["lengths"]:
+        for cell in part["batches"][0]["arms"]:
+            counts = cell["speculative_decoding"]
+            assert counts["num_output_tokens"] == 2 * part["output_len"]
+    assert report["workload"]["max_prompt_tokens"] == report["workload"]["min_prompt_tokens"] == 20
+
+    result = invoke("compare", "-m", model, *QUICK, "--input-len", "250", "abc")
+    assert result.exit_code == 6
+    assert "250 prompt tokens and 12 to be generated do not fit" in result.output
+
+
 def test_fail_under(model):
     """A speed-up that nothing reaches, and one that all do."""
     slow = invoke("compare", "-m", model, *QUICK, "-k", 2, "--fail-under", 1000, "abc")
@@ -217,6 +241,8 @@ def test_baseline_transformers(model):
         (("--rate", "0"), "--rate must be above 0"),
         (("--rate", "1,-1"), "--rate must be above 0"),
         (("--rate", "fast"), "--rate takes numbers and inf"),
+        (("--input-len", "0"), "--input-len takes whole numbers"),
+        (("--output-len", "9"), "two names for one thing"),
         (("--batch", "0"), "--batch takes whole numbers"),
         (("--batch", "64"), "batch 64 is more than the 16 rows"),
         (("-k", "99"), "--num-draft-tokens takes whole numbers"),
