@@ -195,7 +195,8 @@ def compare_texts(
         results: What it gave.
         is_checked: Judge each difference; else it is only found.
     """
-    judge = Judge(llm.assembly.engine.parts.target, session.factory.make, _is_exact(llm))
+    runner = llm.assembly.engine.parts.target
+    judge = Judge(runner, session.factory.make, _is_exact(llm), session.reclaim)
     found: Differences = {}
     for batch in plan.batches:
         base = results.groups.get((batch, plan.arms[0].name), [])
@@ -209,7 +210,6 @@ def compare_texts(
                     can_judge = is_checked and arm.spec != "transformers"
                     if can_judge and session.is_stopped():
                         raise StoppedError
-                    session.reclaim()
                     listed.append(judge.judge(each, group, base_group) if can_judge else each)
             found[batch, arm.name] = listed
     return found

@@ -6,6 +6,7 @@ is decided by measuring it: both arms' forwards are run again along the tokens t
 and the target's gap between the two tokens is held against how far the shapes differ there.
 """
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -84,11 +85,13 @@ class Judge:
         runner: The target.
         make_request: The request of a prompt's number.
         is_exact: Whether the number format promises equal tokens, so that nothing is excused.
+        reclaim: Drops cached prefixes, so that every forward is made again.
     """
 
     runner: "Runner"
     make_request: Callable[[int], Request]
     is_exact: bool
+    reclaim: Callable[[], None] = lambda: None
 
     def judge(self, difference: Difference, group: Group, base: Group) -> Difference:
         """Measure a difference found between an arm's group and that of the target alone."""
@@ -118,7 +121,9 @@ class Judge:
         tokens = [*prompt, *timeline.token_ids]
         at = len(prompt) + difference.position
         blocks, offset = recorded_blocks(group, timeline.request_id, tokens, at)
-        logits = replay(self.runner, prompt, blocks, len(group.timelines))[offset]
+        self.reclaim()
+        chunks = prompt_chunks(group, prompt)
+        logits = replay(self.runner, chunks, blocks, len(group.timelines))[offset]
         return _look_at(logits, request, tokens[:at], difference.token_ids)
 
 
@@ -152,39 +157,60 @@ def recorded_blocks(
     return blocks, 0
 
 
-def replay(runner: "Runner", prompt: list[int], blocks: list[Block], copies: int) -> "torch.Tensor":
+def prompt_chunks(group: Group, prompt: list[int]) -> list[list[int]]:
+    """The pieces in which a prompt was processed; whole where rows shared their steps."""
+    sizes = [step.num_prefill_tokens for step in group.steps if step.num_prefill_tokens]
+    if len(group.timelines) > 1 or sum(sizes) != len(prompt):
+        return [prompt]
+    ends = list(itertools.accumulate(sizes))
+    return [prompt[end - size : end] for size, end in zip(sizes, ends, strict=True)]
+
+
+def replay(
+    runner: "Runner", prompt: list[list[int]], blocks: list[Block], copies: int
+) -> "torch.Tensor":
     """Run a row's forwards again, in as many equal rows as the batch had.
+
+    Args:
+        runner: The target.
+        prompt: In pieces, one forward each.
+        blocks: The forwards after it.
+        copies: Rows, at least 1.
 
     Returns:
         float32 `[M, V]`: the logits of the last forward, of one of the rows.
     """
     from spec_cli.models.base import RowInput
 
-    most = len(prompt) + sum(len(block.token_ids) for block in blocks) + 1
+    whole = [token for piece in prompt for token in piece]
+    forwards = [Block(piece, len(whole)) for piece in prompt] + blocks
+    most = len(whole) + sum(len(block.token_ids) for block in blocks) + 1
     length = min(most, runner.context_length)
+    rows = _acquire(runner, whole, length, copies)
+    wanted = len(blocks[-1].token_ids) if blocks else 1
+    try:
+        for block in forwards[:-1]:
+            runner.forward([RowInput(row, block.token_ids, 0) for row in rows])
+            for row in rows:
+                if len(row.token_ids) > block.num_kept:
+                    runner.truncate(row, block.num_kept)
+        last = forwards[-1].token_ids
+        return runner.forward([RowInput(row, last, wanted) for row in rows])[:wanted]
+    finally:
+        for row in rows:
+            runner.release(row)
+
+
+def _acquire(runner: "Runner", prompt: list[int], length: int, copies: int) -> "list[Row]":
+    """Empty rows, as many as memory holds; at least one, for the engine had as many."""
     rows: list[Row] = []
     for _ in range(copies):
         row = runner.acquire(prompt, length, copies)
         if row is None:
             break
+        runner.truncate(row, 0)
         rows.append(row)
-    try:
-        last = [prompt, *(block.token_ids for block in blocks)][-1]
-        wanted = 1 if not blocks else len(last)
-        logits = runner.forward(
-            [RowInput(row, prompt[len(row.token_ids) :], 0 if blocks else 1) for row in rows]
-        )
-        for number, block in enumerate(blocks, 1):
-            count = len(block.token_ids) if number == len(blocks) else 0
-            logits = runner.forward([RowInput(row, block.token_ids, count) for row in rows])
-            if number < len(blocks):
-                for row in rows:
-                    if len(row.token_ids) > block.num_kept:
-                        runner.truncate(row, block.num_kept)
-        return logits[:wanted]
-    finally:
-        for row in rows:
-            runner.release(row)
+    return rows
 
 
 @dataclass(frozen=True, slots=True)

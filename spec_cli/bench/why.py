@@ -107,7 +107,7 @@ def step_economics(
     num_drafted = sum(len(row.draft_token_ids) for step in drafting for row in step.rows)
     if not plain or not num_drafted:
         return None
-    plain_s = median([step.times.total_s for step in plain])
+    plain_s = fmean([step.times.total_s for step in plain])
     drafting_s = fmean([step.times.total_s for step in drafting])
     mean_k = num_drafted / (batch * len(drafting))
     judged = sum(row.num_judged for step in drafting for row in step.rows)

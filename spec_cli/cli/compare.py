@@ -48,9 +48,8 @@ def compare(
     All arms do the same work in turn: equal prompts, seeds and numbers of tokens, end tokens
     ignored. Tables go to stdout, progress to stderr. Ctrl-C keeps what is done.
     """
-    wanted = "json" if output.json or output.output_format == "json" else "text"
     with (
-        guard("json" if wanted == "json" else "text", debug=screen.debug) as kept,
+        guard(output.error_format, debug=screen.debug) as kept,
         Interrupts().handled() as interrupts,
     ):
         screen.check()

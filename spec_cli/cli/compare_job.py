@@ -68,17 +68,8 @@ def make_job(
     config = models.config(arms)
     params = make_params(sampling, models, is_checked=measure.check)
     workload = work.collect(arguments)
-    system, template_kwargs = template.system_message(), template.template_kwargs()
-    if work.raw and (system is not None or template_kwargs):
-        raise UsageError("--raw uses no chat template, so it has no system message and no options.")
     rates = measure.rates()
-    lengths = [
-        (input_len, output_len)
-        for input_len in measure.input_lengths() or [None]
-        for output_len in measure.output_lengths() or [params.max_tokens]
-    ]
-    if measure.output_len is not None and sampling.max_tokens is not None:
-        raise UsageError("--max-tokens and --output-len are two names for one thing.")
+    lengths = _lengths(measure, sampling, params)
     params = replace(params, max_tokens=lengths[0][1])
     num_requests = measure.num_requests or NUM_REQUESTS
     num_prompts = work.num_of(workload, len(arguments))
@@ -99,13 +90,32 @@ def make_job(
         config=config,
         workload=workload[: max(num_prompts, num_requests if rates else 0)],
         params=params,
-        template={"is_raw": work.raw, "system": system, "template_kwargs": template_kwargs},
+        template=_template(work, template),
         output_format=output.format(),
         is_checked=measure.check,
         fail_under=measure.fail_under,
         page=output.page(),
         lengths=lengths,
     )
+
+
+def _lengths(
+    measure: MeasureOptions, sampling: SamplingOptions, params: SamplingParams
+) -> list[tuple[int | None, int]]:
+    if measure.output_len is not None and sampling.max_tokens is not None:
+        raise UsageError("--max-tokens and --output-len are two names for one thing.")
+    return [
+        (input_len, output_len)
+        for input_len in measure.input_lengths() or [None]
+        for output_len in measure.output_lengths() or [params.max_tokens]
+    ]
+
+
+def _template(work: WorkOptions, template: TemplateOptions) -> dict[str, Any]:
+    system, template_kwargs = template.system_message(), template.template_kwargs()
+    if work.raw and (system is not None or template_kwargs):
+        raise UsageError("--raw uses no chat template, so it has no system message and no options.")
+    return {"is_raw": work.raw, "system": system, "template_kwargs": template_kwargs}
 
 
 def make_params(

@@ -19,6 +19,7 @@ from spec_cli.bench.workload import (
     load_suites,
     plain_prompts,
 )
+from spec_cli.cli.guard import OutputFormat
 from spec_cli.cli.model_options import ModelOptions
 from spec_cli.cli.options import option, parse_size
 from spec_cli.core.config import Spec
@@ -208,6 +209,13 @@ class CompareOutput:
     json: Annotated[
         bool, option("--json", panel=_OUTPUT, help="The same as --output-format json.")
     ] = False
+
+    @property
+    def error_format(self) -> OutputFormat:
+        """How an error is told on stdout; `text` tells it on stderr alone."""
+        if self.json:
+            return "json"
+        return self.output_format if self.output_format in ("json", "jsonl") else "text"
 
     def format(self) -> Format:
         """The output format.

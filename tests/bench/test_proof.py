@@ -12,6 +12,7 @@ from spec_cli.bench.proof import (
     difference_record,
     differences,
     first_difference,
+    prompt_chunks,
     recorded_blocks,
     replay,
     verdict_of,
@@ -117,7 +118,7 @@ def test_replay_follows_the_forwards_that_were_made():
         for position in (0, 1, 13, 39):
             at = len(PROMPTS[0]) + position
             blocks, offset = recorded_blocks(arm, timeline.request_id, tokens, at)
-            logits = replay(judge.runner, list(PROMPTS[0]), blocks, 1)[offset]
+            logits = replay(judge.runner, prompt_chunks(arm, list(PROMPTS[0])), blocks, 1)[offset]
             assert int(logits.argmax()) == tokens[at]
 
 
