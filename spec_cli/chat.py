@@ -112,6 +112,15 @@ class ChatSession:
             messages.append({"role": "assistant", "content": turn.text})
         return messages
 
+    def check_template(self) -> None:
+        """Find out whether the chat template takes the system message and its options.
+
+        Raises:
+            UsageError: It does not.
+        """
+        messages = [*self.messages, {"role": "user", "content": "."}]
+        self._llm.render(messages, self.template_kwargs)
+
     def send(self, text: str) -> Turn:
         """Answer a message.
 

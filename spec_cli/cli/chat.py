@@ -61,6 +61,7 @@ def chat(
                 template_kwargs=options,
                 ctx_overflow=ctx_overflow,
             )
+            session.check_template()
             console = ChatConsole(llm, session, screen, view, interrupts)
             print_notices(llm, config, screen, console.console)
             print_header(console.run_description(), screen, console.console)

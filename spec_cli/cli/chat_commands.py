@@ -59,7 +59,13 @@ COMMANDS = (
     Command("undo", (), "", "remove the last message and answer", chat_turns.undo),
     Command("regen", ("retry", "r"), "", "answer the last message again", chat_turns.regen),
     Command("edit", ("e",), "", "edit the last message and send it again", chat_turns.edit),
-    Command("system", ("sp",), "[TEXT]", "show or set the system message", chat_turns.system),
+    Command(
+        "system",
+        ("sp",),
+        "[TEXT|-]",
+        "show, set or take away the system message",
+        chat_turns.system,
+    ),
     Command("set", (), "KEY VALUE", "temperature, max_tokens, seed, stop ...", chat_settings.set_),
     Command(
         "show",

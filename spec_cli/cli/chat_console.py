@@ -96,6 +96,12 @@ class ChatConsole:
             for number, line in enumerate((failure.hint or "").splitlines()):
                 self.console.print(("     " if number else "Try: ") + line)
 
+    @contextlib.contextmanager
+    def interruptible(self) -> Iterator[None]:
+        """Let Ctrl-C end what the model writes, and nothing else."""
+        with silent_keyboard(), self._interrupts.calling(self.llm.interrupt):
+            yield
+
     def answer(self, begin: Callable[[], Iterator[Event | TextDelta]]) -> Turn | None:
         """Show an answer as it is written, then its figures.
 
@@ -110,7 +116,7 @@ class ChatConsole:
         shown = self._shown(turn)
         deltas: list[TextDelta] = []
         try:
-            with silent_keyboard(), self._interrupts.calling(self.llm.interrupt):
+            with self.interruptible():
                 for event in events:
                     if isinstance(event, TextDelta):
                         deltas.append(event)

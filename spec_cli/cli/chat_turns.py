@@ -90,7 +90,7 @@ def edited(text: str) -> str:
 
 
 def system(chat: ChatConsole, argument: str) -> None:
-    """Show or set the system message."""
+    """Show or set the system message; - takes it away."""
     if not argument:
         text = chat.session.system
         chat.say("no system message" if text is None else text)
@@ -98,13 +98,9 @@ def system(chat: ChatConsole, argument: str) -> None:
     text = argument.strip()
     if text.startswith('"""'):
         text = text.removeprefix('"""').removesuffix('"""').strip("\n")
-    before, chat.session.system = chat.session.system, text or None
+    before, chat.session.system = chat.session.system, None if text in ("", "-") else text
     try:
-        # A template without a place for it says so now rather than at the next message.
-        chat.llm.render(
-            [*chat.session.messages, {"role": "user", "content": "."}],
-            chat.session.template_kwargs,
-        )
+        chat.session.check_template()
     except Exception:
         chat.session.system = before
         raise
@@ -123,8 +119,11 @@ def compare(chat: ChatConsole, argument: str) -> None:
     params = _same_again(chat.session.params, turn)
     prompt = {"prompt": turn.prompt, "prompt_token_ids": turn.prompt_token_ids}
     chat.say(f"running the last turn without speculation: {num_tokens:,} tokens ...")
-    with chat.llm.speculating(**OFF):
+    with chat.llm.speculating(**OFF), chat.interruptible():
         plain = chat.llm.generate(prompt, params)[0]
+    if plain.outputs[0].finish_reason == "interrupted":
+        chat.say("(interrupted; nothing was measured)")
+        return
     rate, plain_rate = turn.stats.tokens_per_second, plain.stats.tokens_per_second
     if rate and plain_rate:
         chat.console.print(

@@ -17,7 +17,13 @@ from spec_cli.cli.interrupts import Interrupts
 from spec_cli.cli.output_options import ScreenOptions
 from spec_cli.cli.view_options import ViewOptions
 from spec_cli.core.errors import SpecCliError, UsageError
+from tests.cli.running import invoke
+from tests.folders import save_text_model, text_config
 
+STRICT = (
+    "{% for m in messages %}{% if m['role'] == 'system' %}"
+    "{{ raise_exception('no system role here') }}{% endif %}{{ m['content'] }}{% endfor %}"
+)
 PARAMS = SamplingParams(temperature=0.0, max_tokens=32, ignore_eos=True)
 
 
@@ -181,6 +187,39 @@ def test_system(chat):
     assert "Be kind." in chat.shown()
     run_command(chat, '/system """\none\ntwo\n"""')
     assert chat.session.system == "one\ntwo"
+
+
+def test_t01_template_without_a_system_role(tmp_path):
+    """T-01: such a template is told in words, before anything is asked."""
+    folder = save_text_model(tmp_path / "strict")
+    (folder / "chat_template.jinja").write_text(STRICT)
+    result = invoke("chat", "-m", folder, "-s", "x", stdin="hi")
+    assert result.exit_code == 2
+    assert "no system" in result.output
+    assert "Traceback" not in result.output
+    assert invoke("chat", "-m", folder, "-n", "4", stdin="hi").exit_code == 0
+
+
+def test_drafts_come_and_go(chat, tmp_path):
+    """/draft, /spec and /k in any order; the answer is always the target's own."""
+    draft = save_text_model(tmp_path / "draft", text_config(hidden_size=16), seed=1)
+    want = say(chat, "one two one").text
+    for line in (
+        f"/draft {draft}",
+        "/k 4",
+        "/spec ngram",
+        "/spec draft",
+        "/spec off",
+        "/spec auto",
+    ):
+        run_command(chat, line)
+        run_command(chat, "/undo")
+        assert say(chat, "one two one").text == want, line
+    assert "draft draft" in chat.drafter
+    run_command(chat, "/draft off")
+    assert chat.llm.config.draft_model is None
+    with pytest.raises(UsageError, match="no draft model"):
+        run_command(chat, "/spec draft")
 
 
 def test_read_attaches(chat, tmp_path):
