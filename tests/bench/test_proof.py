@@ -1,5 +1,6 @@
 """`compare --check`: equal tokens, near-ties and mismatches."""
 
+import copy
 from dataclasses import replace
 
 import pytest
@@ -51,8 +52,8 @@ def compare(runner, params, indices=(0,)):
 
 
 def tiny_runner(dtype=torch.float32):
-    """A small random model."""
-    model = tiny.slotted("llama").to(dtype)
+    """A small random model; a copy, for a change of format stays in the shared one."""
+    model = copy.deepcopy(tiny.slotted("llama")).to(dtype)
     return ModelRunner(model, context_length=tiny.CONTEXT, budget=MemoryBudget(1 << 40))
 
 
