@@ -16,6 +16,7 @@ from spec_cli.core.events import StepFinished
 SATURATED_BELOW = 0.95
 """A rate of which less than this part was achieved is marked saturated."""
 _NUM_PARTS = 60
+_FEWEST_PAIRS = 3
 _Pair = tuple[Group, Group]
 
 
@@ -164,8 +165,11 @@ def load_ratios(run: LoadRun, base: LoadRun) -> list[float]:
 
 
 def break_even_record(samples: list[tuple[float, list[float]]]) -> dict[str, Any] | None:
-    """Where the median ratio rises through 1; None with fewer than two loads."""
-    usable = [(load, ratios) for load, ratios in samples if ratios]
+    """Where the median ratio rises through 1; None with fewer than two loads.
+
+    A load with fewer than three pairs has no median worth the name and is left out.
+    """
+    usable = [(load, ratios) for load, ratios in samples if len(ratios) >= _FEWEST_PAIRS]
     if len(usable) < 2:
         return None
     found: BreakEven = break_even(usable)

@@ -209,14 +209,18 @@ def notices(report: dict[str, Any]) -> list[str]:
     return found
 
 
-def _environment(report: dict[str, Any]) -> str:
+def environment(report: dict[str, Any]) -> str:
+    """Models, versions and machine in a sentence."""
     model, draft = report["model"], report.get("draft")
     lines = [f"Target {model['id']} ({model['source']}, {model['dtype']}, {model['device']})"]
     if draft is not None and draft.get("id"):
         lines.append(f"draft {draft['id']} ({draft['dtype']})")
     lines += [f"{name} {value}" for name, value in report["env"].items()]
-    command = shlex.join(report["command_line"])
-    return f"{'; '.join(lines)}.\n\n```\n{command}\n```"
+    return "; ".join(lines) + "."
+
+
+def _environment(report: dict[str, Any]) -> str:
+    return f"{environment(report)}\n\n```\n{shlex.join(report['command_line'])}\n```"
 
 
 def _markdown_table(table: Table) -> str:

@@ -210,10 +210,10 @@ def _acceptance_under_load(report: dict[str, Any]) -> list[str]:
         if len(entries) > 1:
             low, high = (pick(entries, key=lambda entry: entry[1]) for pick in (min, max))
             stays = high[1] - low[1] <= _SAME_ACCEPTANCE
+            words = "equally good at every load" if stays else "not equally good at every load"
             sentences.append(
-                f"How good the drafts of {name} are {'did not change' if stays else 'changed'} from"
-                f" load to load: accepted from {low[1]:.0%} ({low[2]}/{low[3]}, {low[0]}) to"
-                f" {high[1]:.0%} ({high[2]}/{high[3]}, {high[0]})."
+                f"The drafts of {name} were {words}: accepted from {low[1]:.0%}"
+                f" ({low[2]}/{low[3]}, {low[0]}) to {high[1]:.0%} ({high[2]}/{high[3]}, {high[0]})."
             )
     return sentences
 

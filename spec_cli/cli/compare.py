@@ -13,7 +13,7 @@ from spec_cli.bench.tables import best_speedup
 from spec_cli.cli.compare_job import Job, make_job
 from spec_cli.cli.compare_options import ArmOptions, CompareOutput, WorkOptions
 from spec_cli.cli.compare_report import Measured, report_head
-from spec_cli.cli.compare_screen import CompareScreen, print_report, write_page
+from spec_cli.cli.compare_screen import CompareScreen, print_report, rendered, write_page
 from spec_cli.cli.compare_servers import EndpointOptions, StopFlag, compare_servers
 from spec_cli.cli.guard import INTERRUPTED, Kept, guard
 from spec_cli.cli.interrupts import Interrupts
@@ -83,6 +83,8 @@ def _compare_arms(job: Job, interrupts: Interrupts, screen: ScreenOptions, kept:
     if job.page is not None:
         write_page(report, job.page)
     print_report(report, job.output_format, screen)
+    if job.output_err is not None:
+        typer.echo(rendered(report, job.output_err), err=True, nl=False)
     _exit(report, job)
 
 

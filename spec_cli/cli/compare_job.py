@@ -30,6 +30,7 @@ class Job:
         params: Of every request.
         template: How prompts are put to the model, as `encode_prompts` takes it.
         output_format: Of stdout.
+        output_err: Format of the report on stderr, or None.
         is_checked: Whether texts are to be proved equal.
         fail_under: Least speed-up, or None.
         page: File of the HTML page, or None.
@@ -43,6 +44,7 @@ class Job:
     params: SamplingParams
     template: dict[str, Any]
     output_format: str
+    output_err: str | None
     is_checked: bool
     fail_under: float | None
     page: Path | None
@@ -92,6 +94,7 @@ def make_job(
         params=params,
         template=_template(work, template),
         output_format=output.format(),
+        output_err=output.output_err,
         is_checked=measure.check,
         fail_under=measure.fail_under,
         page=output.page(),

@@ -200,6 +200,14 @@ class CompareOutput:
             help="auto: tables on a terminal, else md; jsonl: one event a line as it happens.",
         ),
     ] = "auto"
+    output_err: Annotated[
+        Literal["md", "csv", "json", "jsonl"] | None,
+        option(
+            "--output-err",
+            panel=_OUTPUT,
+            help="Also the report in this format, on stderr; with -q nothing else is there.",
+        ),
+    ] = None
     html: Annotated[
         Path | None,
         option(

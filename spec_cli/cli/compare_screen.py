@@ -22,7 +22,14 @@ from spec_cli.bench.charts import all_charts, as_text
 from spec_cli.bench.comparison import Plan
 from spec_cli.bench.harness import Progress as Part
 from spec_cli.bench.page import page
-from spec_cli.bench.tables import Table, all_tables, comma_separated, markdown, notices
+from spec_cli.bench.tables import (
+    Table,
+    all_tables,
+    comma_separated,
+    environment,
+    markdown,
+    notices,
+)
 from spec_cli.cli.output_options import ScreenOptions
 from spec_cli.cli.stdout import write_out
 from spec_cli.core.errors import SpecCliError
@@ -109,16 +116,19 @@ class CompareScreen:
 
 def print_report(report: dict[str, Any], output_format: str, screen: ScreenOptions) -> None:
     """The report on stdout."""
-    if output_format == "json":
-        write_out(json.dumps(report, ensure_ascii=False, indent=2) + "\n")
-    elif output_format == "jsonl":
-        write_out(json.dumps({"event": "end", "report": report}, ensure_ascii=False) + "\n")
-    elif output_format == "csv":
-        write_out(comma_separated(report))
-    elif output_format == "md" or not sys.stdout.isatty():
-        write_out(markdown(report))
-    else:
+    if output_format == "auto" and sys.stdout.isatty():
         _print_tables(report, screen)
+    else:
+        write_out(rendered(report, output_format))
+
+
+def rendered(report: dict[str, Any], output_format: str) -> str:
+    """The report as text; `auto` is Markdown."""
+    if output_format == "json":
+        return json.dumps(report, ensure_ascii=False, indent=2) + "\n"
+    if output_format == "jsonl":
+        return json.dumps({"event": "end", "report": report}, ensure_ascii=False) + "\n"
+    return comma_separated(report) if output_format == "csv" else markdown(report)
 
 
 def write_page(report: dict[str, Any], path: Path) -> None:
@@ -137,6 +147,8 @@ def _print_tables(report: dict[str, Any], screen: ScreenOptions) -> None:
     console = Console(
         highlight=False, markup=False, emoji=False, no_color=screen.color == "never" or None
     )
+    console.print(environment(report), style="dim")
+    console.print()
     for table in all_tables(report):
         console.print(_rich(table, is_plain=screen.plain))
         console.print()

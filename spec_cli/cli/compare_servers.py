@@ -15,7 +15,7 @@ from spec_cli.bench.slo import parse_slo
 from spec_cli.bench.workload import WorkPrompt
 from spec_cli.cli.compare_job import MAX_SECONDS, NUM_REQUESTS, make_params
 from spec_cli.cli.compare_options import ArmOptions, CompareOutput, WorkOptions
-from spec_cli.cli.compare_screen import CompareScreen, print_report, write_page
+from spec_cli.cli.compare_screen import CompareScreen, print_report, rendered, write_page
 from spec_cli.cli.guard import INTERRUPTED
 from spec_cli.cli.interrupts import Interrupts
 from spec_cli.cli.measure_options import MeasureOptions
@@ -136,6 +136,8 @@ def compare_servers(
     if page is not None:
         write_page(report, page)
     print_report(report, output_format, screen)
+    if output.output_err is not None:
+        typer.echo(rendered(report, output.output_err), err=True, nl=False)
     _exit(report)
 
 

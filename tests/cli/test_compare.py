@@ -193,6 +193,10 @@ def test_formats(model):
     assert float(rows[1]["tokens_per_second"]) > 0.0
     assert rows[1]["speculative_decoding.num_output_tokens"] == "12"
 
+    both = invoke(*arguments, "-o", "csv", "--output-err", "json")
+    assert json.loads(both.stderr)["command"] == "compare"
+    assert both.stdout.startswith("kind,load,arm")
+
     lines = invoke(*arguments, "-o", "jsonl").stdout.splitlines()
     events = [json.loads(line)["event"] for line in lines]
     assert events == ["start", "cell", "cell", "end"]
