@@ -24,8 +24,8 @@ class ViewOptions:
         option(
             "--highlight",
             panel=_OUTPUT,
-            help="Show where tokens come from: accepted drafts are coloured and the target's own"
-            " underlined, or shaded by draft position. Default on a terminal: accepted.",
+            help="On a terminal, show where tokens come from: accepted drafts are coloured and the"
+            " target's own underlined, or shaded by draft position. Default: accepted.",
         ),
     ] = None
     no_live: Annotated[
@@ -37,16 +37,15 @@ class ViewOptions:
     ] = False
 
     def check(self, screen: ScreenOptions, *, is_text: bool) -> None:
-        """Refuse what would have no effect.
+        """Refuse to show thoughts that were to be hidden.
+
+        A highlight is no such case: it may stand in the settings file for the day when there is a
+        terminal.
 
         Raises:
-            UsageError: The message says what is missing.
+            UsageError: There is no terminal to leave them out on.
         """
-        if is_text and self.shows_view(screen):
-            return
-        if self.highlight not in (None, "none"):
-            raise UsageError("--highlight needs text on a terminal.", hint="--color always")
-        if self.hide_thinking:
+        if self.hide_thinking and not (is_text and self.shows_view(screen)):
             raise UsageError(
                 "--hide-thinking needs text on a terminal.",
                 hint="--no-think, where the model's chat template has that switch",

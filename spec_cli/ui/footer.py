@@ -119,6 +119,8 @@ def _state(view: ViewState) -> str:
 
 def _reading(view: ViewState) -> str:
     total = view.num_prompt_tokens_to_read
+    if not total:
+        return "starting"
     return f"reading the prompt: {min(view.num_prefilled, total):,}/{total:,} tokens"
 
 

@@ -14,8 +14,6 @@ import pytest
 from spec_cli import LLM, SamplingParams
 from tests.cli.running import COMMAND, ROOT
 
-pytestmark = pytest.mark.slow
-
 
 class Chat:
     """A chat in a terminal, typed into line by line."""
@@ -115,6 +113,7 @@ def test_g01_interrupt(endless, tmp_path):
     assert chat.leave() == 0
 
 
+@pytest.mark.slow
 def test_ctrl_c_twice_leaves(endless):
     """Twice within two seconds ends the program with 130."""
     chat = Chat("-m", endless, "--temp", 0, "-n", 50_000)
@@ -126,6 +125,7 @@ def test_ctrl_c_twice_leaves(endless):
     assert chat.exit_code() == 130
 
 
+@pytest.mark.slow
 def test_bad_input_leaves_the_conversation_alone(model, tmp_path):
     """Whatever is wrong is told, and the conversation goes on."""
     broken, foreign = tmp_path / "broken.json", tmp_path / "foreign.json"
@@ -152,6 +152,7 @@ def test_bad_input_leaves_the_conversation_alone(model, tmp_path):
     assert chat.leave() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["dumb", "narrow", "plain"])
 def test_poor_terminals(model, case):
     """A dumb terminal and one of 20 columns still chat; a dumb one gets no escape codes."""

@@ -8,10 +8,8 @@ import pyte
 import pytest
 
 from spec_cli.ui.spans import printable
-from tests.cli.running import COMMAND, ROOT, invoke_json
+from tests.cli.running import COMMAND, ROOT, invoke, invoke_json
 from tests.ui.screens import Screen
-
-pytestmark = pytest.mark.slow
 
 
 def output(*arguments: object, **env: str) -> str:
@@ -39,7 +37,15 @@ def screen(written: str) -> list[str]:
     return [line.rstrip() for line in terminal.display]
 
 
-@pytest.mark.parametrize("looks", [[], ["--no-live"], ["--plain"], ["--highlight", "position"]])
+@pytest.mark.parametrize(
+    "looks",
+    [
+        [],
+        ["--no-live"],
+        pytest.param(["--plain"], marks=pytest.mark.slow),
+        pytest.param(["--highlight", "position"], marks=pytest.mark.slow),
+    ],
+)
 def test_answer_is_left(model, looks):
     """Whatever the looks, the answer stays and the footer goes."""
     arguments = ["-m", model, "one two one two", "-n", 60, "--spec", "ngram", "-k", 3]
@@ -53,6 +59,7 @@ def test_answer_is_left(model, looks):
     assert "ctx" not in left.removesuffix(want) or "ctx 256" in left
 
 
+@pytest.mark.slow
 def test_no_color_keeps_the_second_cue(model):
     """NO_COLOR: no colours, but still the underline of the target's own tokens."""
     written = output("-m", model, "Hello", "-n", 20, NO_COLOR="1")
@@ -61,9 +68,20 @@ def test_no_color_keeps_the_second_cue(model):
     assert not any(re.search(r"(^|;)(3\d|9\d)(;|$)", code) for code in codes)
 
 
+@pytest.mark.slow
 def test_several_answers_come_in_order(model):
     """A batch shows one row for each answer, and leaves all of them in order."""
     left = screen(output("-m", model, "Hello", "Good day", "-n", 12, "--no-stats"))
     titles = [line for line in left if line.startswith("==> ")]
     assert titles == ["==> 1: Hello <==", "==> 2: Good day <=="]
     assert not any("done" in line for line in left)
+
+
+def test_looks_without_a_terminal(model):
+    """A highlight waits for a terminal; thoughts that cannot be hidden are refused."""
+    result = invoke("generate", "-m", model, "Hello", "-n", 2, "--highlight", "position")
+    assert result.exit_code == 0
+    assert "\x1b" not in result.stdout
+    refused = invoke("generate", "-m", model, "Hello", "--hide-thinking")
+    assert refused.exit_code == 2
+    assert "--hide-thinking needs text on a terminal" in refused.output
