@@ -31,6 +31,7 @@ _USES = {
     "ngram": ("ngram",),
     "suffix": ("corpus",),
     "hybrid": ("draft", "corpus"),
+    "transformers-assisted": ("draft",),
 }
 """Which options mean something to which way to guess."""
 
@@ -58,7 +59,8 @@ class Arm:
 
     Attributes:
         name: Unique, as printed.
-        spec: Who guesses; `off` is the target alone, `transformers` the library's own loop.
+        spec: Who guesses; `off` is the target alone, `transformers` the library's own loop, plain
+            or with prompt lookup, and `transformers-assisted` the same with a draft model.
         num_draft_tokens: Draft length, or None where nothing is drafted.
     """
 
@@ -70,6 +72,11 @@ class Arm:
     def is_base(self) -> bool:
         """Whether this is what the others are measured against."""
         return self.name == BASE
+
+    @property
+    def is_reference(self) -> bool:
+        """Whether transformers runs it instead of the engine."""
+        return self.spec.startswith("transformers")
 
     def uses(self, kind: str) -> bool:
         """Whether the options of a kind mean something to it."""
@@ -139,7 +146,7 @@ class CompareConfig:
 
     def to_load(self, arms: list[Arm]) -> EngineConfig:
         """The configuration that loads every model an arm needs."""
-        configs = [self.of(arm) for arm in arms if arm.spec != "transformers"]
+        configs = [self.of(arm) for arm in arms if not arm.is_reference]
         return next((each for each in configs if each.draft_model is not None), configs[0])
 
 
@@ -161,7 +168,7 @@ def build_engines(
     return {
         arm.name: reassemble(base, config.of(arm), lambda _: None)
         for arm in arms
-        if arm.spec != "transformers"
+        if not arm.is_reference
     }
 
 

@@ -1,4 +1,4 @@
-"""The ecosystem's reference: `generate()` of transformers, plain and with prompt lookup.
+"""The ecosystem's reference: `generate()` of transformers, plain, with prompt lookup, and assisted.
 
 It is measured through the same events as the engine's own arms, so all figures mean the same.
 """
@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from spec_cli.bench.arms import Arm
 from spec_cli.core.events import (
     EmittedToken,
     Event,
@@ -24,19 +25,41 @@ from spec_cli.core.stats import StatsRecorder
 
 if TYPE_CHECKING:
     from spec_cli.engine.assembly import Assembly
+    from spec_cli.models.loader import LoadedModel
 
 
-def load_plain(assembly: "Assembly") -> Any:
-    """The target again, as transformers loads it: its own attention, weights not packed."""
+def load_references(
+    assembly: "Assembly", arms: list[Arm], clock: Callable[[], float]
+) -> dict[str, "TransformersEngine"]:
+    """The models again, as transformers loads them: own attention, weights not packed.
+
+    Args:
+        assembly: The models as the engine has them.
+        arms: Those that transformers runs.
+        clock: Seconds.
+    """
+    config, draft = assembly.config, assembly.draft
+    target = _load(assembly.target, trust=config.trust_remote_code)
+    assistant = None
+    if draft is not None and any(arm.uses("draft") for arm in arms):
+        assistant = _load(draft, trust=config.draft_trust_remote_code)
+    return {
+        arm.name: TransformersEngine(
+            target, arm.num_draft_tokens, clock, assistant if arm.uses("draft") else None
+        )
+        for arm in arms
+    }
+
+
+def _load(loaded: "LoadedModel", *, trust: bool) -> Any:
     from spec_cli.models.loader import LoadOptions, load_model
 
-    target = assembly.target
     options = LoadOptions(
-        device=str(target.device),
-        dtype=str(target.dtype).removeprefix("torch."),
-        trust_remote_code=assembly.config.trust_remote_code,
+        device=str(loaded.device),
+        dtype=str(loaded.dtype).removeprefix("torch."),
+        trust_remote_code=trust,
     )
-    return load_model(target.files, options, lambda _: None).model
+    return load_model(loaded.files, options, lambda _: None).model
 
 
 @dataclass(slots=True)
@@ -63,14 +86,22 @@ class _Deliveries:
 class TransformersEngine:
     """Answers one request after the other with `generate()`; one call of `step` is one answer."""
 
-    def __init__(self, model: Any, num_draft_tokens: object, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        model: Any,
+        num_draft_tokens: object,
+        clock: Callable[[], float],
+        assistant: Any = None,
+    ) -> None:
         """Wrap a model as transformers loads it.
 
         Args:
             model: Not shared with an engine of ours.
-            num_draft_tokens: Tokens of prompt lookup, or None for plain decoding.
+            num_draft_tokens: Tokens to draft, or None for plain decoding.
             clock: Seconds.
+            assistant: The draft model; without one, drafts are looked up in the prompt.
         """
+        self._assistant = assistant
         self._model = model
         self._num_draft_tokens = num_draft_tokens
         self._clock = clock
@@ -106,7 +137,13 @@ class TransformersEngine:
         streamer = _Deliveries(self._clock)
         prompt = torch.tensor([request.prompt_token_ids], device=self._model.device)
         options: dict[str, Any] = {}
-        if self._num_draft_tokens is not None:
+        if self._assistant is not None:
+            settings = self._assistant.generation_config
+            settings.num_assistant_tokens = self._num_draft_tokens
+            settings.num_assistant_tokens_schedule = "constant"
+            settings.assistant_confidence_threshold = 0.0
+            options["assistant_model"] = self._assistant
+        elif self._num_draft_tokens is not None:
             options["prompt_lookup_num_tokens"] = self._num_draft_tokens
         num_tokens = request.params.max_tokens
         with torch.inference_mode():

@@ -53,7 +53,7 @@ class Plan:
     @property
     def served_arms(self) -> list[Arm]:
         """Arms that can serve several requests at once."""
-        return [arm for arm in self.arms if arm.spec != "transformers"]
+        return [arm for arm in self.arms if not arm.is_reference]
 
     @property
     def cell_s(self) -> float:

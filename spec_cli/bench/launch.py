@@ -123,13 +123,11 @@ def open_session(
     engines: dict[str, Any] = {
         name: built.engine for name, built in build_engines(assembly, config, arms).items()
     }
-    baselines = [arm for arm in arms if arm.spec == "transformers"]
-    if baselines:
-        from spec_cli.bench.baseline import TransformersEngine, load_plain
+    references = [arm for arm in arms if arm.is_reference]
+    if references:
+        from spec_cli.bench.baseline import load_references
 
-        plain = load_plain(assembly)
-        for arm in baselines:
-            engines[arm.name] = TransformersEngine(plain, arm.num_draft_tokens, time.perf_counter)
+        engines |= load_references(assembly, references, time.perf_counter)
     return Session(
         engines=engines,
         factory=RequestFactory.of(prompts, params),
@@ -207,7 +205,7 @@ def compare_texts(
             listed: list[Difference] = []
             for group, base_group in pairs:
                 for each in differences([(group, base_group)]):
-                    can_judge = is_checked and arm.spec != "transformers"
+                    can_judge = is_checked and not arm.is_reference
                     if can_judge and session.is_stopped():
                         raise StoppedError
                     listed.append(judge.judge(each, group, base_group) if can_judge else each)

@@ -64,7 +64,8 @@ class ArmOptions(ModelOptions):
         option(
             "--baseline",
             panel=_SPECULATION,
-            help="Also generate() of transformers, plain and with its prompt lookup; greedy only.",
+            help="Also generate() of transformers: plain, with its prompt lookup and with the draft"
+            " model, at the first k; greedy only.",
         ),
     ] = None
 
@@ -83,6 +84,9 @@ class ArmOptions(ModelOptions):
             fixed: list[DraftLength] = [each for each in lengths if isinstance(each, int)]
             for length in fixed[:1]:
                 arms.append(Arm(f"transformers lookup k={length}", "transformers", length))
+                if self.draft_model is not None:
+                    name = f"transformers assisted k={length}"
+                    arms.append(Arm(name, "transformers-assisted", length))
         return arms
 
     def config(self, arms: list[Arm]) -> CompareConfig:
@@ -96,13 +100,13 @@ class ArmOptions(ModelOptions):
         size = options.pop("memory")
         options["memory_bytes"] = None if size is None else parse_size(size)
         for kind, members in OPTIONS_OF.items():
-            if not any(arm.uses(kind) for arm in arms):
+            if not any(arm.uses(kind) for arm in arms if not arm.is_reference):
                 for name in members:
                     if options[name]:
                         raise UsageError(f"{name} has no effect: no arm uses it; see --spec.")
         config = CompareConfig(options)
         for arm in arms:
-            if arm.spec != "transformers":
+            if not arm.is_reference:
                 config.of(arm)
         return config
 

@@ -227,16 +227,26 @@ def test_workload_files_and_suites(model, tmp_path):
     assert report["workload"]["names"] == ["chat/1", "chat/2"]
 
 
-def test_baseline_transformers(model):
-    """`generate()`, plain and with its own lookup, through the same figures."""
-    report = compare(model, "--baseline", "transformers", "-k", 2, "--batch", "1,2", "abc abc abc")
+def test_baseline_transformers(model, draft):
+    """`generate()`: plain, with its lookup and assisted, through the same figures."""
+    report = compare(
+        model, "-d", draft, "--spec", "draft", "--baseline", "transformers", "-k", 2,
+        "--batch", "1,2", "abc abc abc",
+    )  # fmt: skip
 
     first, second = report["batches"]
     names = [cell["arm"] for cell in first["arms"]]
-    assert names == ["target only", "suffix k=2", "transformers", "transformers lookup k=2"]
+    assert names == [
+        "target only",
+        "draft k=2",
+        "transformers",
+        "transformers lookup k=2",
+        "transformers assisted k=2",
+    ]
     assert [cell["arm"] for cell in second["arms"]] == names[:2]
     assert {cell["same_text"] for cell in first["arms"]} == {None, "yes"}
     assert all(cell["tokens_per_second"] > 0.0 for cell in first["arms"])
+    assert first["arms"][4]["speculative_decoding"]["num_output_tokens"] == 12
 
 
 @pytest.mark.parametrize(
