@@ -3,13 +3,11 @@
 import sys
 import time
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from spec_cli.bench.comparison import Plan
-from spec_cli.bench.endpoint import Endpoint, LoadSender, first_model
-from spec_cli.bench.remote import RemoteSweep, endpoint_arms, server_record, server_words
 from spec_cli.bench.report import build_report, rate_cell
 from spec_cli.bench.slo import parse_slo
 from spec_cli.bench.workload import WorkPrompt
@@ -25,6 +23,9 @@ from spec_cli.cli.report import SCHEMA
 from spec_cli.cli.request_options import SamplingOptions, TemplateOptions
 from spec_cli.core.errors import UsageError
 from spec_cli.core.params import SamplingParams
+
+if TYPE_CHECKING:
+    from spec_cli.bench.remote import RemoteSweep
 
 _SERVERS = "Servers"
 _RATES = [1.0, 2.0, 4.0]
@@ -102,6 +103,10 @@ def compare_servers(
     interrupts: Interrupts,
 ) -> None:
     """Run the sweep and print its report."""
+    # The HTTP client takes long to load, and every command imports this module.
+    from spec_cli.bench.endpoint import Endpoint, LoadSender, first_model
+    from spec_cli.bench.remote import RemoteSweep
+
     urls = servers.endpoint or []
     params = make_params(sampling, models, is_checked=False)
     workload = work.collect(arguments)
@@ -142,6 +147,8 @@ def compare_servers(
 
 
 def _plan(urls: list[str], measure: MeasureOptions, params: SamplingParams) -> Plan:
+    from spec_cli.bench.remote import endpoint_arms
+
     measure.check_values(has_sweep=True)
     return Plan(
         arms=endpoint_arms(urls),
@@ -158,12 +165,14 @@ def _plan(urls: list[str], measure: MeasureOptions, params: SamplingParams) -> P
 
 
 def _report(
-    sweep: RemoteSweep,
+    sweep: "RemoteSweep",
     urls: list[str],
     model: str,
     params: SamplingParams,
     workload: list[WorkPrompt],
 ) -> dict[str, Any]:
+    from spec_cli.bench.remote import server_record, server_words
+
     plan = sweep.plan
     by_arm = dict(zip((arm.name for arm in plan.arms), urls, strict=True))
     # The key is not written anywhere.
