@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rich.console import Console
 
-from spec_cli.chat import ChatSession, Turn
+from spec_cli.chat import ChatSession
 from spec_cli.cli.guard import describe
 from spec_cli.cli.interrupts import Interrupts
 from spec_cli.cli.keyboard import silent_keyboard
@@ -19,6 +19,7 @@ from spec_cli.cli.text_output import TextOutput
 from spec_cli.cli.view_options import ViewOptions
 from spec_cli.core.config import EngineConfig
 from spec_cli.core.events import Event, SpeculationState, StepFinished, TextDelta
+from spec_cli.core.turn import Turn
 from spec_cli.ui.footer import FooterFacts
 from spec_cli.ui.live import LiveOptions, LiveView
 from spec_cli.ui.spans import SpanReader, rich_text

@@ -9,13 +9,13 @@ from typing import Any
 
 from platformdirs import user_data_path
 
-from spec_cli.chat import Turn
 from spec_cli.cli.chat_console import ChatConsole
 from spec_cli.cli.private_file import write_private
 from spec_cli.cli.prompts import read_text
 from spec_cli.core.errors import UsageError
 from spec_cli.core.params import SamplingParams
 from spec_cli.core.stats import RequestStats
+from spec_cli.core.turn import Turn
 
 SCHEMA = "spec-cli-chat/1"
 _REASONS = ("stop", "length", "interrupted")

@@ -9,10 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast, get_args
 
-from spec_cli.chat import Turn
 from spec_cli.cli.chat_console import ChatConsole
 from spec_cli.core.errors import UsageError
 from spec_cli.core.params import SamplingParams
+from spec_cli.core.turn import Turn
 from spec_cli.ui.spans import Highlight
 from spec_cli.ui.why import explain
 
