@@ -4,7 +4,7 @@ Familiar to vLLM's users on purpose. The command line uses only what is here.
 """
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from typing import Any, Literal
 
 from spec_cli.chat import ChatSession
@@ -196,7 +196,7 @@ class LLM:
         self,
         prompts: Prompt | Iterable[Prompt],
         sampling_params: SamplingParams | Iterable[SamplingParams] | None = None,
-    ) -> Iterator[TextDelta]:
+    ) -> Generator[TextDelta, None, None]:
         """Like `generate`, text as it comes, each piece with its origin."""
         for event in self.events(prompts, sampling_params):
             if isinstance(event, TextDelta):
@@ -206,7 +206,7 @@ class LLM:
         self,
         prompts: Prompt | Iterable[Prompt],
         sampling_params: SamplingParams | Iterable[SamplingParams] | None = None,
-    ) -> Iterator[Event | TextDelta]:
+    ) -> Generator[Event | TextDelta, None, None]:
         """Everything the engine tells, with the text of the answers.
 
         Prompts are checked at once. Leaving the iterator early ends the requests.
@@ -246,7 +246,7 @@ class LLM:
         self._assembly = self._ways[assembly.config] = assembly
         self._answers = Answers(assembly.texts)
 
-    def _run(self) -> Iterator[Event | TextDelta]:
+    def _run(self) -> Generator[Event | TextDelta, None, None]:
         engine = self.assembly.engine
         try:
             while engine.has_work:

@@ -65,8 +65,11 @@ class FakeRunner:
             item.row.token_ids.extend(item.token_ids)
             self.positions.extend(range(start, len(item.row.token_ids)))
             assert len(item.row.token_ids) <= self.context_length
-            for stop in range(len(item.row.token_ids) - item.num_logits, len(item.row.token_ids)):
-                logits.append(self.next_logits(item.row.token_ids[: stop + 1]))
+            length = len(item.row.token_ids)
+            logits += [
+                self.next_logits(item.row.token_ids[: stop + 1])
+                for stop in range(length - item.num_logits, length)
+            ]
         return torch.stack(logits).float() if logits else torch.empty(0, self.vocab_size)
 
 

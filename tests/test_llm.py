@@ -1,6 +1,7 @@
 """The public Python API on tiny saved models."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from spec_cli.core.errors import (
     UsageError,
 )
 from spec_cli.core.events import RequestFinished, RequestStarted, StepFinished, TokensEmitted
+from spec_cli.engine.intake import Prompt
 from tests.folders import save_text_model, text_config
 from tests.models.small_tokenizers import byte_level
 
@@ -172,7 +174,7 @@ def test_chat_applies_the_template(target):
 
 def test_seeds(target):
     """P-04: a seed repeats, 0 is one, another differs, none varies, and none is reported."""
-    sampled = {"temperature": 1.0, "max_tokens": 16, "ignore_eos": True}
+    sampled: dict[str, Any] = {"temperature": 1.0, "max_tokens": 16, "ignore_eos": True}
     with LLM(target) as llm:
 
         def text(seed: int | None) -> str:
@@ -345,7 +347,7 @@ def test_llama2_and_llama68m_shapes(tmp_path):
     draft = str(save_text_model(tmp_path / "llama-68m", small, seed=1))
     numbers = torch.Generator().manual_seed(0)
     near_end = torch.randint(3, 300, (2036,), generator=numbers).tolist()
-    prompts = [{"prompt_token_ids": near_end}, PROMPTS[0]]
+    prompts: list[Prompt] = [{"prompt_token_ids": near_end}, PROMPTS[0]]
     with LLM(target, spec="off") as llm:
         want = [output.outputs[0].token_ids for output in llm.generate(prompts, GREEDY)]
     with LLM(target, draft_model=draft, num_draft_tokens=4) as llm:

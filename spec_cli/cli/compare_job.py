@@ -107,9 +107,10 @@ def _lengths(
 ) -> list[tuple[int | None, int]]:
     if measure.output_len is not None and sampling.max_tokens is not None:
         raise UsageError("--max-tokens and --output-len are two names for one thing.")
+    unset: list[int | None] = [None]
     return [
         (input_len, output_len)
-        for input_len in measure.input_lengths() or [None]
+        for input_len in measure.input_lengths() or unset
         for output_len in measure.output_lengths() or [params.max_tokens]
     ]
 

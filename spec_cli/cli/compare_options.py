@@ -36,7 +36,7 @@ Format = Literal["auto", "md", "csv", "json", "jsonl"]
 class ArmOptions(ModelOptions):
     """Which models, and which ways to speculate."""
 
-    spec: Annotated[  # type: ignore[assignment]
+    spec: Annotated[
         str,
         option(
             "--spec",
@@ -45,7 +45,7 @@ class ArmOptions(ModelOptions):
             help="Who guesses, one arm each, such as draft,suffix; auto: draft and hybrid if there"
             " is a draft model, else suffix.",
         ),
-    ] = "auto"
+    ] = "auto"  # type: ignore[assignment]
     num_draft_tokens: Annotated[
         str,
         option(

@@ -1,6 +1,6 @@
 """The table of `spec-cli check`."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from rich import box
@@ -61,7 +61,7 @@ def _ignored(model: Mapping[str, Any]) -> str:
     return ", ".join(model["generation_config"]["ignored"]) or "-"
 
 
-_MODEL_ROWS = {
+_MODEL_ROWS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "source": _source,
     "type": lambda model: f"{model['type']}, {_count(model['num_parameters'])} parameters",
     "weights": lambda model: (

@@ -59,7 +59,12 @@ def test_right_and_wrong_guesses_are_told():
 
 def test_a_draft_model_is_never_asked_in_the_shadow():
     """Only lookups are free: a draft model is not run for a guess nobody wants."""
-    asked = []
-    policy = run([5, 6, 5, 6, 5], ScriptedProposer(lambda tokens, k: asked.append(k) or [5] * k))
+    asked: list[int] = []
+
+    def guess(token_ids: list[int], num_draft_tokens: int) -> list[int]:
+        asked.append(num_draft_tokens)
+        return token_ids[:num_draft_tokens]
+
+    policy = run([5, 6, 5, 6, 5], ScriptedProposer(guess))
     assert not asked
     assert not policy.shadows

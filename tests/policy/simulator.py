@@ -232,7 +232,7 @@ class Simulation:
             )
             if not length and row.max_draft_tokens and row.source != "draft":
                 guess = _sample(situation.survival[index], MAX_DRAFT_TOKENS, rng)
-                policy.observe_shadow(  # type: ignore[attr-defined]
+                policy.observe_shadow(
                     row.source, row.request_id, row.match_length,
                     min(guess + 1, MAX_DRAFT_TOKENS), guess,
                 )  # fmt: skip
