@@ -10,9 +10,15 @@ FOREIGN = ("SPEC_CLI_", "HF_", "HUGGINGFACE_", "TRANSFORMERS_")
 TERMINAL = ("NO_COLOR", "FORCE_COLOR", "GITHUB_ACTIONS", "COLUMNS", "LINES", "TTY_COMPATIBLE")
 
 
+def runs_real_models(config: pytest.Config) -> bool:
+    """Whether this run is for the tests of the real model, as `-m real` asks."""
+    expression: str = config.option.markexpr
+    return "real" in expression and "not real" not in expression
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Close the hub before anything is imported: its library reads this only once."""
-    if config.option.markexpr != "real":
+    if not runs_real_models(config):
         os.environ["HF_HUB_OFFLINE"] = "1"
         # Tiny models gain nothing from a second thread, and a busy machine makes threads that
         # wait for each other very slow.
@@ -36,7 +42,7 @@ def clean_environment(
     monkeypatch.setenv("TERM", "xterm-256color")
     if not is_real:
         monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    elif request.config.option.markexpr != "real":
+    elif not runs_real_models(request.config):
         monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
 
 

@@ -113,15 +113,11 @@ def compare_servers(
     plan = _plan(urls, measure, params)
     page, output_format = output.page(), output.format()
     model = models.model or first_model(urls[0], servers.api_key)
-    is_stopped = StopFlag()
+    is_stopped, stall_s = StopFlag(), servers.stall or 30.0
     senders = {
         arm.name: LoadSender(
             endpoint=Endpoint(
-                url=url,
-                model=model,
-                api_key=servers.api_key,
-                is_raw=work.raw,
-                stall_s=servers.stall or 30.0,
+                url=url, model=model, api_key=servers.api_key, is_raw=work.raw, stall_s=stall_s
             ),
             prompts=workload,
             params=params,
@@ -140,10 +136,27 @@ def compare_servers(
     report = _report(sweep, urls, model, params, workload)
     if page is not None:
         write_page(report, page)
+    _print(report, output, output_format, screen)
+    _exit(report)
+
+
+def without_key(words: list[str]) -> list[str]:
+    """A command line that can be shown: the key is not written anywhere."""
+    kept = []
+    is_key = False
+    for word in words:
+        if not is_key and not word.startswith("--api-key"):
+            kept.append(word)
+        is_key = word == "--api-key" and not is_key
+    return kept
+
+
+def _print(
+    report: dict[str, Any], output: CompareOutput, output_format: str, screen: ScreenOptions
+) -> None:
     print_report(report, output_format, screen)
     if output.output_err is not None:
         typer.echo(rendered(report, output.output_err), err=True, nl=False)
-    _exit(report)
 
 
 def _plan(urls: list[str], measure: MeasureOptions, params: SamplingParams) -> Plan:
@@ -175,9 +188,6 @@ def _report(
 
     plan = sweep.plan
     by_arm = dict(zip((arm.name for arm in plan.arms), urls, strict=True))
-    # The key is not written anywhere.
-    words = ["spec-cli", *sys.argv[1:]]
-    command = [word for word in words if "--api-key" not in word]
     settings = {
         "max_tokens": params.max_tokens,
         "temperature": params.temperature,
@@ -194,7 +204,7 @@ def _report(
             "id": f"cmp-{time.time_ns():x}",
             "created": int(time.time()),
             "command": "compare",
-            "command_line": command,
+            "command_line": ["spec-cli", *without_key(sys.argv[1:])],
             **server_record(by_arm, model, sweep.drafted),
             "settings": settings,
             "env": {"endpoints": " ".join(urls)},

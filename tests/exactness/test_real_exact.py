@@ -30,6 +30,7 @@ def answers(llm: LLM, temperature: float, rows: int) -> list[tuple[int, ...]]:
 
 
 @pytest.mark.real
+@pytest.mark.slow
 def test_bfloat16_tokens_are_those_of_the_target_alone() -> None:
     """4 prompts, 48 tokens, greedy and sampled, alone and together, by lookup or not."""
     ways: list[tuple[dict[str, Any], int]] = [
