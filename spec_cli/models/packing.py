@@ -13,11 +13,6 @@ from spec_cli.core.progress import ReportStage, Stage
 
 # The layout is chosen for this many tokens; other numbers of tokens work as well.
 _TOKENS_HINT = 8
-# Below this size the plain float32 kernel is faster for a single token, where oneDNN's call takes
-# longer to set up than to run, and a little faster for long prompts; so both layouts are kept
-# (docs/design/decisions/0003-both-weight-layouts.md).
-_SMALL_WEIGHT = 1 << 21
-_MANY_TOKENS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +21,7 @@ class PackingReport:
 
     Attributes:
         num_packed: Linear layers whose weight has the packed layout.
-        extra_bytes: Bytes that both layouts together take more than the plain one.
+        extra_bytes: Bytes of packed copies beside embeddings they are tied to.
         notice: Why nothing was packed, or None.
     """
 
@@ -36,35 +31,25 @@ class PackingReport:
 
 
 class PackedLinear(nn.Module):
-    """A linear layer whose weight oneDNN has laid out.
+    """A linear layer whose weight oneDNN has laid out."""
 
-    Attributes:
-        plain_weight: The weight as it was, for single tokens and long prompts, or None where it
-            is not kept.
-    """
-
-    def __init__(self, linear: nn.Linear, *, keep_plain: bool) -> None:
+    def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
         self.in_features = linear.in_features
         self.out_features = linear.out_features
         # Plain tensors, not parameters: those are found through a slow path of nn.Module.
         self.bias = None if linear.bias is None else linear.bias.detach()
-        self.plain_weight = linear.weight.detach() if keep_plain else None
         self.packed_weight = _pack(linear.weight.detach())
 
     @property
     def weight(self) -> torch.Tensor:
         """The weight in its plain layout, made anew: few models read it, none at every step."""
-        return self.packed_weight.to_dense() if self.plain_weight is None else self.plain_weight
+        return self.packed_weight.to_dense()
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """`x @ weight.T + bias`, `[..., in]` to `[..., out]`."""
-        num_tokens = x.numel() // self.in_features
-        if num_tokens == 0:
+        if x.numel() == 0:
             return x.new_empty(*x.shape[:-1], self.out_features)
-        is_extreme = num_tokens == 1 or num_tokens >= _MANY_TOKENS
-        if self.plain_weight is not None and is_extreme:
-            return nn.functional.linear(x, self.plain_weight, self.bias)
         return _multiply(x, self.packed_weight, self.bias)
 
 
@@ -89,9 +74,8 @@ def pack_linears(model: nn.Module, report: ReportStage) -> PackingReport:
     extra_bytes = 0
     for done, (parent, name, linear) in enumerate(places):
         weight = linear.weight
-        keep_plain = weight.dtype == torch.float32 and weight.numel() <= _SMALL_WEIGHT
-        setattr(parent, name, PackedLinear(linear, keep_plain=keep_plain))
-        if keep_plain or id(weight) in tied:
+        setattr(parent, name, PackedLinear(linear))
+        if id(weight) in tied:
             extra_bytes += weight.numel() * weight.element_size()
         report(Stage("pack", "weights", done + 1, len(places)))
     return PackingReport(len(places), extra_bytes)
