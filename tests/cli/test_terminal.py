@@ -41,6 +41,7 @@ def test_interrupt_keeps_the_answer(endless: Path, tmp_path: Path) -> None:
     assert "Traceback" not in child.before
 
 
+@pytest.mark.slow
 def test_interrupt_writes_the_report(endless: Path, tmp_path: Path) -> None:
     """With --json an interrupted answer is still reported, with finish_reason interrupted."""
     trace = tmp_path / "trace.jsonl"
@@ -119,6 +120,7 @@ def test_no_prompt_in_a_terminal_never_waits() -> None:
     assert "no prompt" in child.before
 
 
+@pytest.mark.slow
 def test_terminal_that_lacks_characters(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stdout that is not UTF-8 shows a substitute instead of ending the answer."""
     monkeypatch.setenv("PYTHONIOENCODING", "ascii")
@@ -129,6 +131,7 @@ def test_terminal_that_lacks_characters(model: Path, monkeypatch: pytest.MonkeyP
     assert b"?" in done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_no_color_is_heeded(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """G-02: with NO_COLOR nothing has a colour."""
     monkeypatch.setenv("NO_COLOR", "1")
