@@ -64,19 +64,8 @@ class Policy(Protocol):
         """Whether speculation is on, off or paused, and why."""
 
 
-class FixedPolicy:
-    """Always the same draft length; 0 is autoregression."""
-
-    def __init__(self, num_draft_tokens: int, reason: str | None = None) -> None:
-        self._num_draft_tokens = num_draft_tokens
-        self._state = (
-            SpeculationState("on") if num_draft_tokens else SpeculationState("off", reason)
-        )
-
-    def choose(self, rows: tuple[RowOutlook, ...], num_prefill_tokens: int) -> tuple[int, ...]:
-        """The fixed length, where the row allows it."""
-        del num_prefill_tokens
-        return tuple(min(self._num_draft_tokens, row.max_draft_tokens) for row in rows)
+class UnlearningPolicy:
+    """What policies share that decide beforehand: nothing to learn, nothing to forget."""
 
     def observe(self, step: StepFinished) -> None:
         """Nothing to learn."""
@@ -93,6 +82,21 @@ class FixedPolicy:
 
     def forget(self, request_id: str) -> None:
         """Nothing is kept."""
+
+
+class FixedPolicy(UnlearningPolicy):
+    """Always the same draft length; 0 is autoregression."""
+
+    def __init__(self, num_draft_tokens: int, reason: str | None = None) -> None:
+        self._num_draft_tokens = num_draft_tokens
+        self._state = (
+            SpeculationState("on") if num_draft_tokens else SpeculationState("off", reason)
+        )
+
+    def choose(self, rows: tuple[RowOutlook, ...], num_prefill_tokens: int) -> tuple[int, ...]:
+        """The fixed length, where the row allows it."""
+        del num_prefill_tokens
+        return tuple(min(self._num_draft_tokens, row.max_draft_tokens) for row in rows)
 
     @property
     def state(self) -> SpeculationState:

@@ -7,9 +7,8 @@ import re
 from dataclasses import dataclass
 
 from spec_cli.core.errors import UsageError
-from spec_cli.core.events import SpeculationState, StepFinished
-from spec_cli.core.proposal import DraftSource
-from spec_cli.policy.base import RowOutlook
+from spec_cli.core.events import SpeculationState
+from spec_cli.policy.base import RowOutlook, UnlearningPolicy
 
 _MAX_DRAFT_TOKENS = 32
 _RUNG = re.compile(r"(\d+)(?:(-)(\d*))?:(\d+)", re.ASCII)
@@ -95,7 +94,7 @@ def _check_follows(before: Rung | None, rung: Rung, text: str) -> None:
         )
 
 
-class SchedulePolicy:
+class SchedulePolicy(UnlearningPolicy):
     """The draft length the schedule has for the number of decoding rows.
 
     Args:
@@ -123,22 +122,6 @@ class SchedulePolicy:
             if rung.last is None or num_rows <= rung.last:
                 return rung.num_draft_tokens
         raise AssertionError("a schedule covers every number of rows")
-
-    def observe(self, step: StepFinished) -> None:
-        """Nothing to learn."""
-
-    def observe_shadow(
-        self,
-        source: DraftSource,
-        request_id: str,
-        match_length: int,
-        num_judged: int,
-        num_accepted: int,
-    ) -> None:
-        """Nothing to learn."""
-
-    def forget(self, request_id: str) -> None:
-        """Nothing is kept."""
 
     @property
     def state(self) -> SpeculationState:
