@@ -345,6 +345,7 @@ def test_interrupt_keeps_what_is_done(model):
     check_identities(report)
 
 
+@pytest.mark.slow
 def test_output_to_a_file_is_plain(model):
     """No control characters, no progress bars."""
     result = run("compare", "-m", model, "-n", 8, "-r", 1, "--warmup", 0, "-k", 2, "abc")

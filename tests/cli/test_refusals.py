@@ -237,6 +237,7 @@ def test_traceback_only_with_debug(model: Path) -> None:
     assert "Traceback" in result.stderr
 
 
+@pytest.mark.slow
 def test_full_disk_is_told(model: Path) -> None:
     """Output that cannot be written is exit code 1 with the reason, and no traceback."""
     with Path("/dev/full").open("wb") as full:

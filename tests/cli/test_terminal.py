@@ -91,6 +91,7 @@ def test_interrupt_while_loading(model: Path) -> None:
     assert "Traceback" not in child.before
 
 
+@pytest.mark.slow
 def test_reader_that_leaves_ends_it_quietly(endless: Path) -> None:
     """A closed pipe ends the run without a word."""
     command = [*COMMAND, "generate", "-m", str(endless), "Hello", *ENDLESS]
