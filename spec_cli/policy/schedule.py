@@ -6,11 +6,11 @@ The form is vLLM's dynamic speculative decoding ladder, with ranges a person can
 import re
 from dataclasses import dataclass
 
+from spec_cli.core.config import MAX_DRAFT_TOKENS
 from spec_cli.core.errors import UsageError
 from spec_cli.core.events import SpeculationState
 from spec_cli.policy.base import RowOutlook, UnlearningPolicy
 
-_MAX_DRAFT_TOKENS = 32
 _RUNG = re.compile(r"(\d+)(?:(-)(\d*))?:(\d+)", re.ASCII)
 _HINT = "--k-schedule 1-4:5,5-8:3,9-:0"
 
@@ -64,10 +64,10 @@ def _parse_rung(part: str, text: str) -> Rung:
         raise UsageError(f"schedule '{text}': '{part}' starts below 1 row.", hint=_HINT)
     if last is not None and last < first:
         raise UsageError(f"schedule '{text}': '{part}' ends before it starts.", hint=_HINT)
-    if num_draft_tokens > _MAX_DRAFT_TOKENS:
+    if num_draft_tokens > MAX_DRAFT_TOKENS:
         raise UsageError(
             f"schedule '{text}': '{part}' asks for {num_draft_tokens} draft tokens; "
-            f"at most {_MAX_DRAFT_TOKENS} are possible.",
+            f"at most {MAX_DRAFT_TOKENS} are possible.",
             hint=_HINT,
         )
     return Rung(first, last, num_draft_tokens)

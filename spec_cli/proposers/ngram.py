@@ -3,11 +3,10 @@
 Source: Saxena 2023, prompt lookup decoding; the longest match wins, of equals the most recent.
 """
 
+from spec_cli.core.config import MAX_DRAFT_TOKENS
 from spec_cli.core.proposal import Proposal
 from spec_cli.core.sequence import Sequence
 from spec_cli.proposers.base import DraftRequest, Outlook
-
-MAX_DRAFT_TOKENS = 32
 
 
 class NgramIndex:

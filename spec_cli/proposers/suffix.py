@@ -9,12 +9,12 @@ from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from spec_cli.core.config import MAX_DRAFT_TOKENS
 from spec_cli.core.proposal import Proposal
 from spec_cli.core.sequence import Sequence
 from spec_cli.proposers.base import DraftRequest, Outlook
 from spec_cli.proposers.suffix_index import BREAK, Match, MatchOdds, RecentTexts, TextIndex
 
-MAX_DRAFT_TOKENS = 32
 MAX_SESSION_TOKENS = 1 << 16
 MAX_CORPUS_TOKENS = 1 << 20
 """About 100 MB of index."""
