@@ -22,6 +22,7 @@ from spec_cli.models.model_config import (
     context_length,
     read_config,
 )
+from spec_cli.models.multimodal import multimodal_notice
 from spec_cli.models.placement import resolve_device, resolve_dtype
 from spec_cli.models.plain_runner import cached_numbers
 
@@ -36,7 +37,7 @@ class ModelFacts:
     Attributes:
         files: Where it is and where it came from.
         kind: Its model type.
-        num_parameters: Numbers in its tensors.
+        num_parameters: Numbers in the tensors that are loaded of it.
         dtype: Number format it would be loaded in.
         device: Where it would be loaded.
         weight_bytes: Its weights in that format.
@@ -148,7 +149,7 @@ def _facts(found: FoundModel, config: EngineConfig, device_name: str) -> ModelFa
     files = found.files
     model_config = read_config(files, trust_remote_code=found.trust_remote_code)
     device = resolve_device(device_name)
-    num_parameters = count_parameters(files)
+    num_parameters = count_parameters(files, model_config)
     dtype, dtype_notice = resolve_dtype(
         config.dtype, device, model_config, num_parameters=num_parameters
     )
@@ -157,9 +158,10 @@ def _facts(found: FoundModel, config: EngineConfig, device_name: str) -> ModelFa
     cache, reason = cache_support(model_config)
     text_config = model_config.get_text_config(decoder=True)
     vocab = found.tokenizer.vocab
+    notices = (multimodal_notice(files.name, model_config), dtype_notice, limit_notice)
     return ModelFacts(
         files=files,
-        kind=text_config.model_type,
+        kind=model_config.model_type,
         num_parameters=num_parameters,
         dtype=str(dtype).removeprefix("torch."),
         device=str(device),
@@ -175,7 +177,7 @@ def _facts(found: FoundModel, config: EngineConfig, device_name: str) -> ModelFa
         honoured=defaults.honoured,
         ignored=defaults.ignored,
         has_chat_template=found.tokenizer.has_chat_template,
-        notices=tuple(notice for notice in (dtype_notice, limit_notice) if notice),
+        notices=tuple(notice for notice in notices if notice),
     )
 
 

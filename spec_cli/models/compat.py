@@ -61,9 +61,15 @@ def tokenizer_view(
     a family's default that the tokenizer does not use, and the engine goes by the config.
     """
     vocab = {token_id: text for text, token_id in tokenizer.get_vocab().items()}
-    text_config = config.get_text_config(decoder=True)
-    eos = as_id_set(text_config.eos_token_id) or as_id_set(tokenizer.eos_token_id)
-    return TokenizerView(name, vocab, int(text_config.vocab_size), eos)
+    vocab_rows = int(config.get_text_config(decoder=True).vocab_size)
+    eos = config_end_ids(config) or as_id_set(tokenizer.eos_token_id)
+    return TokenizerView(name, vocab, vocab_rows, eos)
+
+
+def config_end_ids(config: "PreTrainedConfig") -> frozenset[int]:
+    """Ids that end an answer, by a config; of a multimodal one, by the whole and by its text."""
+    parts = (config, config.get_text_config(decoder=True))
+    return frozenset().union(*(as_id_set(getattr(part, "eos_token_id", None)) for part in parts))
 
 
 def as_id_set(ids: int | list[int] | None) -> frozenset[int]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from spec_cli.models.checkpoint import ModelFiles, read_json
-from spec_cli.models.compat import as_id_set
+from spec_cli.models.compat import as_id_set, config_end_ids
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
@@ -63,16 +63,10 @@ def read_generation_defaults(files: ModelFiles, config: "PreTrainedConfig") -> G
     """
     path = files.path / "generation_config.json"
     raw = read_json(path) if files.gguf_file is None and path.is_file() else {}
-    text_config = config.get_text_config(decoder=True)
-    ends = (
-        as_id_set(raw.get("eos_token_id"))
-        | as_id_set(text_config.eos_token_id)
-        | as_id_set(config.eos_token_id)
-    )
     return GenerationDefaults(
         honoured={name: raw[name] for name in HONOURED if raw.get(name) is not None},
         ignored=tuple(sorted(name for name, value in raw.items() if _changes_text(name, value))),
-        end_token_ids=ends,
+        end_token_ids=as_id_set(raw.get("eos_token_id")) | config_end_ids(config),
     )
 
 

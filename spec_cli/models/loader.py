@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from transformers import AutoModelForCausalLM, GgufConfig
+from transformers import GgufConfig
 
 from spec_cli.core.errors import InsufficientMemoryError, ModelUnavailableError, SpecCliError
 from spec_cli.core.progress import ReportStage, Stage
@@ -20,6 +20,12 @@ from spec_cli.models.model_config import (
     context_length,
     model_class,
     read_config,
+)
+from spec_cli.models.multimodal import (
+    auto_class,
+    count_used_parameters,
+    is_multimodal,
+    multimodal_notice,
 )
 from spec_cli.models.placement import cpu_has_native_bf16, resolve_device, resolve_dtype
 from spec_cli.models.quiet import quiet_transformers
@@ -110,7 +116,7 @@ def load_model(files: ModelFiles, options: LoadOptions, report: ReportStage) -> 
     """
     config = read_config(files, trust_remote_code=options.trust_remote_code)
     device = resolve_device(options.device)
-    num_parameters = count_parameters(files)
+    num_parameters = count_parameters(files, config)
     dtype, dtype_notice = resolve_dtype(
         options.dtype, device, config, num_parameters=num_parameters
     )
@@ -125,7 +131,12 @@ def load_model(files: ModelFiles, options: LoadOptions, report: ReportStage) -> 
     model.requires_grad_(False)
     defaults = read_generation_defaults(files, model.config)
     limit, limit_notice = context_length(model.config)
-    notices = [dtype_notice, limit_notice, *_file_notices(files, info["unexpected_keys"])]
+    notices = [
+        multimodal_notice(files.name, config),
+        dtype_notice,
+        limit_notice,
+        *_file_notices(files, info["unexpected_keys"]),
+    ]
     return LoadedModel(
         model=model,
         config=model.config,
@@ -152,10 +163,12 @@ def _file_notices(files: ModelFiles, unused: list[str]) -> list[str]:
     return notices
 
 
-def count_parameters(files: ModelFiles) -> int:
-    """Numbers in a model's tensors, counted without reading them."""
+def count_parameters(files: ModelFiles, config: "PreTrainedConfig") -> int:
+    """Numbers in the tensors that are loaded of a model, counted without reading them."""
     if files.gguf_file is not None:
         return read_gguf_header(files.path / files.gguf_file).num_parameters
+    if is_multimodal(config):
+        return count_used_parameters(config)
     return summarize_weights(files.path).num_parameters
 
 
@@ -199,18 +212,21 @@ def _load_weights(
         arguments["quantization_config"] = GgufConfig(dequantize=True)
     try:
         with quiet_transformers():
-            model, info = AutoModelForCausalLM.from_pretrained(str(files.path), **arguments)
+            model, info = auto_class(config).from_pretrained(str(files.path), **arguments)
     except Exception as error:
         # Model code and file formats fail in their own ways; the folder and the reason are enough.
-        raise _explain(files, dtype, error) from error
+        needed_bytes = count_parameters(files, config) * dtype.itemsize
+        raise _explain(files, dtype, needed_bytes, error) from error
     return model, info
 
 
-def _explain(files: ModelFiles, dtype: torch.dtype, error: Exception) -> SpecCliError:
+def _explain(
+    files: ModelFiles, dtype: torch.dtype, needed_bytes: int, error: Exception
+) -> SpecCliError:
     reason = str(error).strip().partition("\n")[0] or type(error).__name__
     is_out_of_memory = isinstance(error, MemoryError | torch.OutOfMemoryError)
     if is_out_of_memory or "can't allocate memory" in reason:
-        needed = gigabytes(count_parameters(files) * dtype.itemsize)
+        needed = gigabytes(needed_bytes)
         return InsufficientMemoryError(
             f"not enough memory for the weights of {files.name}: need {needed}. {reason}",
             hint=_smaller(dtype),

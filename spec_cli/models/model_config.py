@@ -4,10 +4,14 @@ import inspect
 from typing import TYPE_CHECKING, Any, Literal
 
 from transformers import AutoConfig, DynamicCache
-from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
+from transformers.models.auto.modeling_auto import (
+    MODEL_FOR_CAUSAL_LM_MAPPING,
+    MODEL_FOR_MULTIMODAL_LM_MAPPING,
+)
 
 from spec_cli.core.errors import ModelUnavailableError, UsageError
 from spec_cli.models.checkpoint import ModelFiles, read_json, refuse_untrusted_code
+from spec_cli.models.multimodal import refuse_multimodal
 from spec_cli.models.quiet import quiet_transformers
 
 if TYPE_CHECKING:
@@ -38,7 +42,8 @@ def read_config(files: ModelFiles, *, trust_remote_code: bool = False) -> "PreTr
 
     Raises:
         UntrustedCodeError: The folder wants to run code without permission.
-        UsageError: The model is quantised, an encoder-decoder, or makes no text.
+        UsageError: The model is quantised, an encoder-decoder, makes no text, or cannot be run on
+            text alone.
         ModelUnavailableError: The config is missing or broken; the message names it.
     """
     refuse_untrusted_code(files, trust_remote_code=trust_remote_code)
@@ -86,8 +91,10 @@ def _refuse_kind(files: ModelFiles, config: "PreTrainedConfig") -> None:
             f"{files.name} is an encoder-decoder ({kind}); only decoders can be run.",
             hint="Name a causal language model.",
         )
-    by_remote_code = "AutoModelForCausalLM" in (getattr(config, "auto_map", None) or {})
-    if model_class(config) is None and not by_remote_code:
+    if "AutoModelForCausalLM" in (getattr(config, "auto_map", None) or {}):
+        return
+    refuse_multimodal(files.name, config)
+    if model_class(config) is None:
         raise UsageError(
             f"{files.name} is of type {kind}, which transformers has no text generator for.",
             hint="Name a causal language model.",
@@ -95,12 +102,12 @@ def _refuse_kind(files: ModelFiles, config: "PreTrainedConfig") -> None:
 
 
 def model_class(config: "PreTrainedConfig") -> Any | None:
-    """Class of the causal language model for a config, or None where transformers has none."""
-    kind = type(config)
-    if kind not in MODEL_FOR_CAUSAL_LM_MAPPING:
-        return None
-    found = MODEL_FOR_CAUSAL_LM_MAPPING[kind]
-    return found[0] if isinstance(found, tuple) else found
+    """Class that writes text for a config, or None where transformers has none."""
+    for mapping in (MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_MULTIMODAL_LM_MAPPING):
+        if type(config) in mapping:
+            found = mapping[type(config)]
+            return found[0] if isinstance(found, tuple) else found
+    return None
 
 
 def cache_support(config: "PreTrainedConfig") -> tuple[CacheSupport, str | None]:

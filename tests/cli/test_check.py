@@ -15,7 +15,7 @@ from tests.models.model_folders import edit_json
 @pytest.fixture(autouse=True)
 def no_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     """Loading weights fails the test."""
-    monkeypatch.delattr(loader, "AutoModelForCausalLM")
+    monkeypatch.delattr(loader, "auto_class")
 
 
 def test_pair_that_fits(model: Path, tmp_path: Path) -> None:

@@ -84,7 +84,12 @@ def test_null_quantisation_is_none(tmp_path):
 
 @pytest.mark.parametrize(
     ("kind", "message"),
-    [("T5Config", "encoder-decoder"), ("Qwen2VLConfig", "no text generator"), ("ViTConfig", "vit")],
+    [
+        ("T5Config", "encoder-decoder"),
+        ("WhisperConfig", "encoder-decoder"),
+        ("CLIPConfig", "no text generator"),
+        ("ViTConfig", "vit"),
+    ],
 )
 def test_other_kinds_are_refused(tmp_path, kind, message):
     """Encoder-decoders and models that make no text are refused by name."""
