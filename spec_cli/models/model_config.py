@@ -42,8 +42,8 @@ def read_config(files: ModelFiles, *, trust_remote_code: bool = False) -> "PreTr
 
     Raises:
         UntrustedCodeError: The folder wants to run code without permission.
-        UsageError: The model is quantised, an encoder-decoder, makes no text, or cannot be run on
-            text alone.
+        UsageError: The model is quantised, an encoder-decoder, makes no text, takes no cache, or
+            cannot be run on text alone.
         ModelUnavailableError: The config is missing or broken; the message names it.
     """
     refuse_untrusted_code(files, trust_remote_code=trust_remote_code)
@@ -94,10 +94,17 @@ def _refuse_kind(files: ModelFiles, config: "PreTrainedConfig") -> None:
     if "AutoModelForCausalLM" in (getattr(config, "auto_map", None) or {}):
         return
     refuse_multimodal(files.name, config)
-    if model_class(config) is None:
+    found = model_class(config)
+    if found is None:
         raise UsageError(
             f"{files.name} is of type {kind}, which transformers has no text generator for.",
             hint="Name a causal language model.",
+        )
+    if "cache" not in inspect.signature(found.forward).parameters:
+        # It would be dropped without a word, and each token read without those before it.
+        raise UsageError(
+            f"{files.name} is of type {kind}, which takes no cache and so cannot be run here.",
+            hint="Name another causal language model.",
         )
 
 

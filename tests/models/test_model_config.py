@@ -99,6 +99,15 @@ def test_other_kinds_are_refused(tmp_path, kind, message):
         read_config(files)
 
 
+@pytest.mark.parametrize("kind", ["openai-gpt", "rwkv", "xlnet"])
+def test_models_without_a_cache_are_refused(tmp_path, kind):
+    """A model that would drop our cache, and read each token by itself, is refused by name."""
+    files = saved(tmp_path, AutoConfig.for_model(kind))
+
+    with pytest.raises(UsageError, match=f"{kind}, which takes no cache"):
+        read_config(files)
+
+
 @pytest.mark.parametrize(
     "kind", ["llama", "qwen3", "mistral", "gemma2", "gpt2", "opt", "mixtral", "gpt_oss", "phi3"]
 )
