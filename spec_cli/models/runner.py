@@ -13,6 +13,7 @@ from spec_cli.models.budget import MemoryBudget
 from spec_cli.models.exact import FixedShapes, cut_inputs
 from spec_cli.models.plan import ForwardPlan, Span
 from spec_cli.models.quiet import quiet_transformers
+from spec_cli.models.shared_layers import redirect_shared_layers
 from spec_cli.models.slots import LayerShape, SlotRow, SlotStore
 
 
@@ -105,6 +106,7 @@ class ModelRunner:
         self.shapes: FixedShapes | None = None
         self.context_length = context_length
         _use_slot_attention(model)
+        redirect_shared_layers(model)
         probe, width = self._probe()
         self.vocab_size = vocab_size or width
         self.store = SlotStore(probe.shapes, context_length, budget)
@@ -207,9 +209,13 @@ class ModelRunner:
         probe = LayerProbe()
         with torch.inference_mode(), quiet_transformers():
             width = self._run([0], [0], [0], probe).shape[-1]
+        # A file may use the interface for its image layers and not for its text.
+        if probe.windows.keys() != probe.shapes.keys():
+            raise _keeps_attention(self._model)
         types = getattr(self._model.config.get_text_config(), "layer_types", None) or ()
         for layer, kind in enumerate(types):
-            hidden_window = kind == "sliding_attention" and probe.windows.get(layer) is None
+            window = probe.windows.get(layer)
+            hidden_window = kind == "sliding_attention" and layer in probe.shapes and window is None
             if hidden_window or kind == "chunked_attention":
                 raise UsageError(
                     f"{type(self._model).__name__} has a layer of kind {kind} whose reach the slot "
@@ -223,7 +229,11 @@ def _use_slot_attention(model: PreTrainedModel) -> None:
         warnings.simplefilter("ignore")
         model.set_attn_implementation(IMPLEMENTATION)
     if model.config._attn_implementation != IMPLEMENTATION:
-        raise UsageError(f"{type(model).__name__} does not let its attention be replaced.")
+        raise _keeps_attention(model)
+
+
+def _keeps_attention(model: PreTrainedModel) -> UsageError:
+    return UsageError(f"{type(model).__name__} does not let its attention be replaced.")
 
 
 def _slot_row(row: Row) -> SlotRow:

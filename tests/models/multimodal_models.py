@@ -99,8 +99,12 @@ CONFIGS: dict[str, Callable[[], PreTrainedConfig]] = {
         mm_tokens_per_image=4,
         tie_word_embeddings=False,
     ),
+    # As its small checkpoints: the last layers reuse keys and values of earlier ones.
     "gemma4": lambda: transformers.Gemma4Config(
         text_config=_gemma_text(
+            num_hidden_layers=6,
+            layer_types=["sliding_attention", "full_attention"] * 3,
+            num_kv_shared_layers=2,
             global_head_dim=8,
             hidden_size_per_layer_input=8,
             vocab_size_per_layer_input=len(byte_level()),
