@@ -13,6 +13,7 @@ from spec_cli.core.errors import UsageError
 from spec_cli.models.detokenizer import Detokenizer
 from spec_cli.models.text import TextStream
 
+_PROBE = "is this text written?"
 _ROLES = ("system", "developer", "user", "assistant", "tool")
 # What a template can stumble over besides its own raise_exception.
 _TEMPLATE_ERRORS = (TemplateError, AttributeError, LookupError, TypeError, ValueError)
@@ -120,10 +121,9 @@ class TextTokenizer:
         template = self._template()
         self._check_options(template, options)
         try:
-            text: str = self._tokenizer.apply_chat_template(
-                messages,
+            text = self._render(
+                _in_parts(messages) if self._wants_parts else messages,
                 chat_template=template,
-                tokenize=False,
                 add_generation_prompt=add_generation_prompt,
                 **options,
             )
@@ -178,6 +178,26 @@ class TextTokenizer:
         encoding = self._tokenizer(text, add_special_tokens=add_special_tokens, verbose=False)
         return list(encoding["input_ids"])
 
+    @cached_property
+    def _wants_parts(self) -> bool:
+        """Whether the template writes a text only if it comes as a list of parts.
+
+        Those of many multimodal models walk over the parts of a message; given a string, they walk
+        over its characters and write nothing.
+        """
+        message = [{"role": "user", "content": _PROBE}]
+        return not self._writes(message) and self._writes(_in_parts(message))
+
+    def _writes(self, messages: list[Any]) -> bool:
+        try:
+            return _PROBE in self._render(messages)
+        except _TEMPLATE_ERRORS:
+            return False
+
+    def _render(self, messages: list[Any], **options: Any) -> str:
+        text: str = self._tokenizer.apply_chat_template(messages, tokenize=False, **options)
+        return text
+
     def _start(self) -> list[int]:
         if self.bos_token_id is None:
             raise UsageError(
@@ -222,6 +242,13 @@ def _check_messages(messages: list[dict[str, str]]) -> None:
                 f"Message {index} (role {role}) needs a text as content, "
                 f"got {message.get('content')!r}."
             )
+
+
+def _in_parts(messages: list[dict[str, str]]) -> list[dict[str, Any]]:
+    return [
+        message | {"content": [{"type": "text", "text": message["content"]}]}
+        for message in messages
+    ]
 
 
 def _conversation_hint(messages: list[dict[str, str]]) -> str | None:

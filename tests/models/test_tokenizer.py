@@ -106,6 +106,36 @@ def test_t01_template_that_drops_the_system_message_is_refused() -> None:
         chatting(template).encode_chat([SYSTEM, *USER])
 
 
+# As SmolVLM and LLaVA write theirs: given a string, they walk over its characters.
+LOOP = (
+    "{% for m in messages %}[{{ m.role }}]{% for part in m['content'] %}"
+    "{% if part['type'] == 'image' %}<image>{% elif part['type'] == 'text' %}{{ part['text'] }}"
+    "{% endif %}{% endfor %}{% endfor %}"
+)
+SELECTION = (
+    "{% for m in messages %}[{{ m.role }}]"
+    "{% for part in m.content | selectattr('type', 'equalto', 'text') %}{{ part['text'] }}"
+    "{% endfor %}{% endfor %}"
+)
+# As Gemma 3 and Qwen2-VL write theirs.
+EITHER = (
+    "{% for m in messages %}[{{ m.role }}]{% if m.content is string %}{{ m.content }}"
+    "{% else %}{{ m.content[0].text }}!{% endif %}{% endfor %}"
+)
+REFUSES_STRINGS = (
+    "{% for m in messages %}{% if m.content is string %}{{ raise_exception('parts only') }}"
+    "{% endif %}[{{ m.role }}]{{ m.content[0].text }}{% endfor %}"
+)
+
+
+@pytest.mark.parametrize("template", [LOOP, SELECTION, EITHER, REFUSES_STRINGS])
+def test_template_for_images_is_given_the_text(template: str) -> None:
+    """A template that wants a list of parts gets one, and no message is lost without a word."""
+    text = chatting(template).render_chat([SYSTEM, *USER])
+
+    assert text == "[system]Be brief.[user]hello"
+
+
 @pytest.mark.parametrize("template", ["{{ messages[9].content }}", "{{ 1 + 'a' }}", "{% if %}"])
 def test_t01_broken_template_gives_one_message(template: str) -> None:
     """A template that fails by accident fails as plainly as one that refuses."""
