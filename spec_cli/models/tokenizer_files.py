@@ -8,7 +8,7 @@ from transformers import AutoTokenizer
 from transformers.utils import is_protobuf_available
 
 from spec_cli.core.errors import ModelUnavailableError
-from spec_cli.models.checkpoint import ModelFiles, refuse_untrusted_code
+from spec_cli.models.checkpoint import ModelFiles, read_json, refuse_untrusted_code
 from spec_cli.models.gguf_header import read_gguf_header
 from spec_cli.models.quiet import quiet_transformers
 
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 # transformers 5.24 knows nothing of the name and applies the rule of GPT-2 alone, which splits the
 # spaces before a number otherwise than in training: "a  1" became "a", " ", " ", "1".
 _DIGITS_APART = frozenset({"smollm"})
+
+# Older multimodal folders keep their chat template here, where only their processors look.
+_PROCESSOR_TEMPLATE = "chat_template.json"
 
 
 def load_tokenizer(
@@ -32,7 +35,8 @@ def load_tokenizer(
 
     Raises:
         UntrustedCodeError: The folder wants to run code without permission.
-        ModelUnavailableError: The folder has no tokenizer that can be loaded.
+        ModelUnavailableError: The folder has no tokenizer that can be loaded, or its
+            chat_template.json is broken.
     """
     refuse_untrusted_code(files, trust_remote_code=trust_remote_code)
     extra = {} if files.gguf_file is None else {"gguf_file": files.gguf_file}
@@ -53,6 +57,8 @@ def load_tokenizer(
         ) from error
     if files.gguf_file is not None:
         _repair_pre_tokenizer(tokenizer, files)
+    elif tokenizer.chat_template is None and (files.path / _PROCESSOR_TEMPLATE).is_file():
+        tokenizer.chat_template = read_json(files.path / _PROCESSOR_TEMPLATE).get("chat_template")
     return tokenizer
 
 

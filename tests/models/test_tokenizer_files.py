@@ -81,6 +81,21 @@ def test_gguf_tokenizer_keeps_special_tokens_and_template(tmp_path):
     assert tokenizer.eos_token_id == 2
 
 
+def test_template_of_the_processor_is_read(tmp_path):
+    """The chat template of an older multimodal folder is found; the tokenizer's own goes first."""
+    save_tokenizer(tmp_path)
+    edit_json(tmp_path / "chat_template.json", chat_template="of the processor")
+    assert load_tokenizer(files(tmp_path)).chat_template == "of the processor"
+
+    (tmp_path / "chat_template.jinja").write_text("of the tokenizer")
+    assert load_tokenizer(files(tmp_path)).chat_template == "of the tokenizer"
+
+    (tmp_path / "chat_template.jinja").unlink()
+    (tmp_path / "chat_template.json").write_text("{")
+    with pytest.raises(ModelUnavailableError, match=r"chat_template\.json"):
+        load_tokenizer(files(tmp_path))
+
+
 def test_o01_tokenizer_code_is_not_run(tmp_path):
     """Code that a tokenizer brings does not run without permission."""
     save_tokenizer(tmp_path)
