@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spec_cli.bench.arms import BASE
-from spec_cli.models.budget import format_bytes
+from spec_cli.core.byte_size import format_bytes
 
 
 @dataclass(frozen=True, slots=True)

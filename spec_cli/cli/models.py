@@ -12,6 +12,7 @@ from spec_cli.cli.options import option
 from spec_cli.cli.output_options import JsonOption, ScreenOptions
 from spec_cli.cli.report import SCHEMA
 from spec_cli.cli.stdout import write_out
+from spec_cli.core.byte_size import format_bytes
 
 if TYPE_CHECKING:
     from spec_cli.models.catalog import CachedModel
@@ -83,7 +84,7 @@ def _record(model: "CachedModel") -> dict[str, Any]:
 
 
 def _line(row: dict[str, Any]) -> str:
-    line = f"{row['id']:<44} {row['bytes'] / 1e9:>6.2f} GB  {row['source']}"
+    line = f"{row['id']:<44} {format_bytes(row['bytes']):>8}  {row['source']}"
     if row["revision"]:
         line += f" {row['revision'][:12]}"
     if "fits" not in row:

@@ -5,6 +5,7 @@ Knows nothing of text, screens, files or the wall clock: requests come in, event
 
 from itertools import islice
 
+from spec_cli.core.byte_size import format_bytes
 from spec_cli.core.errors import ContextLengthError, InsufficientMemoryError
 from spec_cli.core.events import (
     Event,
@@ -23,7 +24,6 @@ from spec_cli.engine.parts import EngineParts, StepTimer
 from spec_cli.engine.scheduler import PrefillBudget, Scheduler, Waiting
 from spec_cli.engine.shadow import Shadow
 from spec_cli.models.base import Row, RowInput
-from spec_cli.models.budget import format_bytes
 from spec_cli.proposers.base import DraftRequest
 from spec_cli.sampling.verify import VerifyMode, verify
 

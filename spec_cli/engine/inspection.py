@@ -5,11 +5,11 @@ from typing import Any
 
 import torch
 
+from spec_cli.core.byte_size import format_bytes
 from spec_cli.core.config import EngineConfig
 from spec_cli.core.errors import InsufficientMemoryError, SpecCliError
 from spec_cli.core.progress import ReportStage
 from spec_cli.engine.loading import FoundModel, find_draft, find_target
-from spec_cli.models.budget import format_bytes
 from spec_cli.models.checkpoint import ModelFiles
 from spec_cli.models.compat import PairReport
 from spec_cli.models.generation_defaults import read_generation_defaults

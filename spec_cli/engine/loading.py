@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass
 
+from spec_cli.core.byte_size import format_bytes
 from spec_cli.core.config import EngineConfig
 from spec_cli.core.errors import InsufficientMemoryError, SpecCliError, UsageError
 from spec_cli.core.progress import ReportStage
 from spec_cli.models.base import Runner
-from spec_cli.models.budget import MemoryBudget, format_bytes
+from spec_cli.models.budget import MemoryBudget
 from spec_cli.models.checkpoint import ModelFiles
 from spec_cli.models.compat import PairReport, TokenizerView, check_pair, tokenizer_view
 from spec_cli.models.exact import make_exact

@@ -41,12 +41,3 @@ class MemoryBudget:
     def release(self, num_bytes: int) -> None:
         """Give bytes back."""
         self.used_bytes -= num_bytes
-
-
-def format_bytes(num_bytes: int) -> str:
-    """Bytes for people: `9.8 GB`, `310 MB`, `12 kB`."""
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if num_bytes >= size:
-            value = num_bytes / size
-            return f"{value:.1f} {unit}" if value < 10 else f"{value:,.0f} {unit}"
-    return f"{num_bytes} B"

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from transformers import GgufConfig
 
+from spec_cli.core.byte_size import format_bytes
 from spec_cli.core.errors import InsufficientMemoryError, ModelUnavailableError, SpecCliError
 from spec_cli.core.progress import ReportStage, Stage
 from spec_cli.models.checkpoint import ModelFiles, summarize_weights
 from spec_cli.models.generation_defaults import read_generation_defaults
 from spec_cli.models.gguf_header import read_gguf_header
-from spec_cli.models.memory import gigabytes, require_memory
+from spec_cli.models.memory import require_memory
 from spec_cli.models.model_config import (
     CacheSupport,
     cache_support,
@@ -226,9 +227,9 @@ def _explain(
     reason = str(error).strip().partition("\n")[0] or type(error).__name__
     is_out_of_memory = isinstance(error, MemoryError | torch.OutOfMemoryError)
     if is_out_of_memory or "can't allocate memory" in reason:
-        needed = gigabytes(needed_bytes)
         return InsufficientMemoryError(
-            f"not enough memory for the weights of {files.name}: need {needed}. {reason}",
+            f"not enough memory for the weights of {files.name}: need {format_bytes(needed_bytes)}."
+            f" {reason}",
             hint=_smaller(dtype),
         )
     return ModelUnavailableError(

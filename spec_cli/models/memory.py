@@ -4,6 +4,7 @@ from pathlib import Path
 
 import torch
 
+from spec_cli.core.byte_size import format_bytes
 from spec_cli.core.errors import InsufficientMemoryError
 
 _CGROUP = Path("/sys/fs/cgroup")
@@ -55,12 +56,7 @@ def require_memory(what: str, num_bytes: int, device: torch.device, *, hint: str
     free = free_memory(device)
     if free is not None and num_bytes > free:
         raise InsufficientMemoryError(
-            f"not enough memory for {what}: need {gigabytes(num_bytes)},"
-            f" free {gigabytes(free)} on {device}.",
+            f"not enough memory for {what}: need {format_bytes(num_bytes)},"
+            f" free {format_bytes(free)} on {device}.",
             hint=hint,
         )
-
-
-def gigabytes(num_bytes: int) -> str:
-    """An amount for people, in units of 10**9 bytes."""
-    return f"{num_bytes / 1e9:.1f} GB" if num_bytes >= 5e7 else f"{num_bytes / 1e6:.1f} MB"

@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from spec_cli.core.byte_size import format_bytes
 from spec_cli.core.errors import UsageError
-from spec_cli.models.memory import free_memory, gigabytes
+from spec_cli.models.memory import free_memory
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
@@ -103,7 +104,7 @@ def resolve_dtype(
         full, half = num_parameters * 4, num_parameters * 2
         if half <= free < full:
             return torch.bfloat16, (
-                f"float32 weights need {gigabytes(full)} and {gigabytes(free)} are free, so"
-                f" bfloat16 is used ({gigabytes(half)}); this CPU emulates it."
+                f"float32 weights need {format_bytes(full)} and {format_bytes(free)} are free, so"
+                f" bfloat16 is used ({format_bytes(half)}); this CPU emulates it."
             )
     return torch.float32, None

@@ -6,6 +6,8 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
+from spec_cli.core.byte_size import format_bytes
+
 _CACHE = {
     "rollback": "forgets rejected tokens: speculation works",
     "no_rollback": "cannot forget: runs without speculation",
@@ -65,9 +67,9 @@ _MODEL_ROWS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "source": _source,
     "type": lambda model: f"{model['type']}, {_count(model['num_parameters'])} parameters",
     "weights": lambda model: (
-        f"{_size(model['weight_bytes'])} as {model['dtype']} on {model['device']}"
+        f"{format_bytes(model['weight_bytes'])} as {model['dtype']} on {model['device']}"
     ),
-    "KV per 1k tokens": lambda model: _size(model["kv_bytes_per_1k_tokens"]),
+    "KV per 1k tokens": lambda model: format_bytes(model["kv_bytes_per_1k_tokens"]),
     "context": _context,
     "cache": _cache,
     "vocabulary": lambda model: f"{model['vocab_rows']:,} rows",
@@ -86,12 +88,11 @@ def _shared_rows(record: Mapping[str, Any]) -> list[tuple[str, str]]:
         text = f"{pair['shared_token_ids']:,} ids mean the same in both"
         rows.append(("tokenizers", " ".join([text + ".", *pair["notices"]])))
     free = memory["free_bytes"]
-    rows.append(("free memory", "unknown" if free is None else _size(free)))
-    need = f"weights {_size(memory['weight_bytes'])}"
-    if memory["ctx_size"] is not None:
-        need += (
-            f", KV {_size(memory['kv_bytes_at_ctx'])} for a row of {memory['ctx_size']:,} tokens"
-        )
+    rows.append(("free memory", "unknown" if free is None else format_bytes(free)))
+    need = f"weights {format_bytes(memory['weight_bytes'])}"
+    ctx_size = memory["ctx_size"]
+    if ctx_size is not None:
+        need += f", KV {format_bytes(memory['kv_bytes_at_ctx'])} for a row of {ctx_size:,} tokens"
     rows.append(("needs", need))
     return rows
 
@@ -101,10 +102,3 @@ def _count(number: int) -> str:
         if number >= size:
             return f"{number / size:.3g} {unit}"
     return str(number)
-
-
-def _size(num_bytes: int) -> str:
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if num_bytes >= size:
-            return f"{num_bytes / size:.3g} {unit}"
-    return f"{num_bytes} B"

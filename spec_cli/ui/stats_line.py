@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from spec_cli.core.byte_size import format_bytes
 from spec_cli.core.events import SpeculationState
 from spec_cli.core.sequence import FinishReason
 from spec_cli.core.stats import RequestStats
@@ -106,7 +107,7 @@ def _details(stats: RequestStats, facts: LineFacts) -> list[str]:
     if facts.num_answers == 1 and stats.num_output_tokens:
         details.append(f"TTFT {stats.time_to_first_token_s:.2f} s")
     if facts.peak_bytes is not None:
-        details.append(f"{facts.peak_bytes / 1e9:.1f} GB")
+        details.append(format_bytes(facts.peak_bytes))
     return details
 
 

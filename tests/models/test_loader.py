@@ -124,7 +124,9 @@ def test_too_little_memory_is_refused_before_loading(tmp_path, monkeypatch):
     monkeypatch.setattr(memory, "free_memory", lambda device: 1000)
     stages: list[Stage] = []
 
-    with pytest.raises(InsufficientMemoryError, match=r"float32: need 0\.0 MB") as caught:
+    with pytest.raises(
+        InsufficientMemoryError, match=r"float32: need 19\.8 kB, free 1\.0 kB"
+    ) as caught:
         load_model(files(tmp_path), FP32, stages.append)
 
     assert "--dtype bfloat16" in str(caught.value.hint)

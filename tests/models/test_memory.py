@@ -59,9 +59,3 @@ def test_unknown_memory_refuses_nothing(monkeypatch):
     monkeypatch.setattr(memory, "free_memory", lambda device: None)
 
     memory.require_memory("the weights", 10**18, CPU, hint="x")
-
-
-def test_amounts_for_people():
-    """Small amounts are in megabytes, so that no model needs 0.0 GB."""
-    assert memory.gigabytes(8_900_000_000) == "8.9 GB"
-    assert memory.gigabytes(1_500_000) == "1.5 MB"

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spec_cli.models.budget import MemoryBudget, format_bytes
+from spec_cli.models.budget import MemoryBudget
 from spec_cli.models.slots import LayerShape, SlotRow, SlotStore
 
 SHAPE = LayerShape(2, 4, 8, torch.float32, torch.device("cpu"))
@@ -211,12 +211,3 @@ def test_any_coming_and_going(events: list[tuple[bool, list[int], int, int]], si
         for _, other, own in held:
             assert other.token_ids == own
             assert other.is_busy
-
-
-@pytest.mark.parametrize(
-    ("num_bytes", "text"),
-    [(0, "0 B"), (999, "999 B"), (12_000, "12 kB"), (310_400_000, "310 MB"), (9.8e9, "9.8 GB")],
-)
-def test_bytes_for_people(num_bytes: int, text: str) -> None:
-    """Sizes are told in the unit that keeps them short."""
-    assert format_bytes(num_bytes) == text
