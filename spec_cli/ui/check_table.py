@@ -100,5 +100,6 @@ def _shared_rows(record: Mapping[str, Any]) -> list[tuple[str, str]]:
 def _count(number: int) -> str:
     for unit, size in (("B", 1e9), ("M", 1e6), ("k", 1e3)):
         if number >= size:
-            return f"{number / size:.3g} {unit}"
+            value = number / size
+            return f"{value:.1f} {unit}" if value < 100 else f"{value:,.0f} {unit}"
     return str(number)
