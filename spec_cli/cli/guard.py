@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import re
 import sys
 import traceback
@@ -13,6 +12,7 @@ from typing import Any, Literal
 import typer
 
 from spec_cli.cli.options import FLAGS
+from spec_cli.cli.stdout import discard_output
 from spec_cli.core.errors import SpecCliError, UsageError
 
 OutputFormat = Literal["text", "json", "jsonl"]
@@ -72,7 +72,7 @@ def guard(output_format: OutputFormat = "text", *, debug: bool = False) -> Itera
         raise
     except BrokenPipeError:
         # Whoever read the output has what they wanted.
-        _discard_output()
+        discard_output()
         raise typer.Exit(0) from None
     except BaseException as error:
         if debug:
@@ -128,7 +128,7 @@ def exit_with(failure: Failure, output_format: OutputFormat, **more: Any) -> int
             typer.echo(json.dumps(record, ensure_ascii=False))
         sys.stdout.flush()
     except OSError:
-        _discard_output()
+        discard_output()
     return failure.exit_code
 
 
@@ -139,10 +139,3 @@ def wanted_format(arguments: list[str]) -> OutputFormat:
         if re.search(rf"(^| )(--{name}|(-o|--output-format) ?{name})( |$)", joined):
             return "jsonl" if name == "jsonl" else "json"
     return "text"
-
-
-def _discard_output() -> None:
-    """Let nothing be written when the interpreter closes stdout."""
-    with contextlib.suppress(OSError, ValueError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())

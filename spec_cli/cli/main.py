@@ -16,6 +16,7 @@ from spec_cli.cli.generate import generate
 from spec_cli.cli.grouping import with_groups
 from spec_cli.cli.guard import Failure, describe, exit_with, wanted_format
 from spec_cli.cli.models import models
+from spec_cli.cli.stdout import discard_output
 from spec_cli.cli.trace import trace
 from spec_cli.core.errors import SpecCliError
 
@@ -48,6 +49,12 @@ class _Commands(TyperGroup):
             code = exit_with(describe(error), wanted_format(given))
         except typer.TyperException as error:
             code = exit_with(_usage_failure(error), wanted_format(given))
+        except SystemExit as error:
+            # Help and tables: rich and typer end the process with 1 when the reader has gone.
+            if not isinstance(error.__context__, BrokenPipeError):
+                raise
+            discard_output()
+            code = 0
         if not standalone_mode:
             return code
         sys.exit(code)

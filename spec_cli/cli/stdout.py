@@ -1,5 +1,7 @@
 """Standard output: written at once, with its failures in words."""
 
+import contextlib
+import os
 import sys
 
 from spec_cli.core.errors import SpecCliError
@@ -19,3 +21,10 @@ def write_out(text: str) -> None:
         raise
     except OSError as error:
         raise SpecCliError(f"cannot write to standard output: {error.strerror}.") from error
+
+
+def discard_output() -> None:
+    """Let nothing be written when the interpreter closes stdout."""
+    with contextlib.suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())

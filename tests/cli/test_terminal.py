@@ -1,6 +1,7 @@
 """`spec-cli generate` in a terminal and under signals: real processes."""
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -110,6 +111,25 @@ def test_reader_that_leaves_ends_it_quietly(endless: Path) -> None:
     assert process.wait(timeout=30) == 0
     assert process.stderr.read() == b""
     process.stderr.close()
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["config", "show"]])
+def test_reader_that_left_before_the_first_word(arguments: list[str]) -> None:
+    """A page that nobody reads to its end, as with `| head -1`, is no failure."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as stdout:
+        done = subprocess.run(
+            [*COMMAND, *arguments],
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            timeout=30,
+            check=False,
+        )
+
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_no_prompt_in_a_terminal_never_waits() -> None:
