@@ -11,7 +11,7 @@ from rich.console import Console
 from spec_cli.core.events import SpeculationState, TextDelta
 from spec_cli.ui.flow import row_filler
 from spec_cli.ui.footer import FooterFacts, bar_of
-from spec_cli.ui.live import LiveOptions, Pacer, can_be_live
+from spec_cli.ui.live import LiveOptions, LiveView, Pacer, can_be_live
 from tests.ui.recorded import CODE, interleaved, run
 from tests.ui.screens import EventClock, Terminal, show
 
@@ -218,14 +218,26 @@ def test_thoughts_are_dim_italic_or_hidden():
     assert inside.lines() == ["Yes"]
 
 
-def test_footer_tells_the_prompt_and_hidden_thoughts():
-    """Before the first token the footer counts the prompt; later it says what is hidden."""
-    terminal = Terminal(80)
-    events = list(run(("<think>", *PARAGRAPH)))
-    show(events[:1], terminal, options=LiveOptions())
-    assert "reading the prompt" not in terminal.lines()
+@pytest.mark.parametrize("num_requests", [1, 3])
+def test_footer_counts_the_prompt_once_it_is_known(num_requests):
+    """Nothing is counted to 0 of 0: the footer says that it starts, then how far it has read."""
+    terminal, clock = Terminal(80), EventClock()
+    view = LiveView(terminal.console, FooterFacts(8192, 512, num_requests), clock=clock)
+    view.open()
+    assert terminal.lines()[-1] == " starting"
+    started = next(run())
+    for clock.now_s in (1.0, 2.0):
+        view.read(started)
+    assert terminal.lines()[-1] == " reading the prompt: 0/36 tokens"
+    assert "0/0" not in terminal.written.getvalue()
+    view.close()
+
+
+def test_footer_tells_hidden_thoughts():
+    """While thoughts come that are not shown, the footer says so."""
     terminal = Terminal(100)
-    show(iter(events), terminal, until_step=12, options=LiveOptions(hides_thoughts=True))
+    events = run(("<think>", *PARAGRAPH))
+    show(events, terminal, until_step=12, options=LiveOptions(hides_thoughts=True))
     assert "thinking" in "\n".join(terminal.lines())
 
 
