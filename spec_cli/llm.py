@@ -220,6 +220,7 @@ class LLM:
         params = self.default_params() if sampling_params is None else sampling_params
         answers = self._intake.begin(self.assembly, listed, params)
         self._is_interrupted = False
+        self.assembly.calibrate(len(answers))
         try:
             for answer in answers:
                 self.assembly.engine.add(answer.request)
@@ -238,7 +239,7 @@ class LLM:
         """Another assembly on the same target, with a draft model that is loaded already if any."""
         base = self.assembly
         for way in self._ways.values():
-            if way.draft_model is not None and way.config.draft_model == config.draft_model:
+            if way.draft_model is not None and way.config.draft_source == config.draft_source:
                 base = way
         return reassemble(base, config, report)
 

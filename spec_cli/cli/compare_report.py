@@ -1,9 +1,7 @@
 """The parts of a comparison's report that only the command line knows."""
 
-import platform
 import sys
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spec_cli.bench.arms import Arm
@@ -14,6 +12,7 @@ from spec_cli.bench.why import ForwardTime
 from spec_cli.bench.workload import WorkPrompt
 from spec_cli.cli.report import describe_run
 from spec_cli.core.params import SamplingParams
+from spec_cli.models.machine import processor_name
 
 if TYPE_CHECKING:
     from spec_cli import LLM
@@ -49,7 +48,7 @@ def report_head(
         "max_seconds": plan.max_seconds if plan.rates else None,
         "slo": plan.slo.limits_ms,
     }
-    env = {**run.env, "threads": str(num_threads()), "processor": _processor()}
+    env = {**run.env, "threads": str(num_threads()), "processor": processor_name()}
     return {
         **run.record(),
         "command_line": ["spec-cli", *sys.argv[1:]],
@@ -62,15 +61,6 @@ def report_head(
             "max_prompt_tokens": max(lengths),
         },
     }
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor()
 
 
 @dataclass(slots=True)

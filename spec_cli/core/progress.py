@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-StageName = Literal["download", "convert", "load", "pack"]
+StageName = Literal["download", "convert", "load", "pack", "calibrate"]
 
 
 @dataclass(frozen=True, slots=True)

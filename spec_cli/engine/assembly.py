@@ -7,7 +7,9 @@ import torch
 
 from spec_cli.core.config import EngineConfig
 from spec_cli.core.errors import UsageError
-from spec_cli.core.progress import ReportStage
+from spec_cli.core.progress import ReportStage, Stage
+from spec_cli.engine.calibration import Calibration
+from spec_cli.engine.calibration_file import CalibrationFile, calibration_key
 from spec_cli.engine.corpus import Corpus, read_corpus
 from spec_cli.engine.engine import Engine
 from spec_cli.engine.guessing import make_proposer
@@ -44,6 +46,7 @@ class Assembly:
         draft_model: The draft model with its runner, or None.
         corpus_notice: What was read to look up in, or None.
         spec: Who guesses, `off` when nobody does.
+        calibration: What forwards cost here, where the policy goes by it, else None.
     """
 
     config: EngineConfig
@@ -53,6 +56,7 @@ class Assembly:
     draft_model: DraftModel | None
     corpus_notice: str | None
     spec: str
+    calibration: Calibration | None
 
     @property
     def tokenizer(self) -> TextTokenizer:
@@ -89,6 +93,12 @@ class Assembly:
             notices.append(self.corpus_notice)
         return tuple(notices)
 
+    def calibrate(self, num_rows: int) -> None:
+        """Let the policy know what steps of so many rows cost, before the first of them."""
+        policy = self.engine.parts.policy
+        if self.calibration is not None and isinstance(policy, GoodputPolicy):
+            policy.cost.calibrate(self.calibration.measure(min(num_rows, self.engine.max_rows)))
+
 
 def assemble(config: EngineConfig, report: ReportStage) -> Assembly:
     """Find, check and load the models, and build the engine around them.
@@ -108,11 +118,11 @@ def assemble(config: EngineConfig, report: ReportStage) -> Assembly:
     found = find_target(config, report)
     corpus = _read_corpus(config, found)
     if not config.uses_draft_model:
-        return _build(config, load_target(config, found, report), None, corpus)
+        return _build(config, load_target(config, found, report), None, corpus, report)
     draft_found, pair = find_draft(config, found, report)
     target = load_target(config, found, report)
     draft = load_draft(config, draft_found, pair, target, report)
-    return _build(config, target, draft, corpus)
+    return _build(config, target, draft, corpus, report)
 
 
 def reassemble(assembly: Assembly, config: EngineConfig, report: ReportStage) -> Assembly:
@@ -135,10 +145,10 @@ def reassemble(assembly: Assembly, config: EngineConfig, report: ReportStage) ->
     draft = None
     if config.uses_draft_model:
         draft = assembly.draft_model
-        if draft is None or config.draft_model != assembly.config.draft_model:
+        if draft is None or config.draft_source != assembly.config.draft_source:
             found, pair = find_draft(config, assembly.target_model.found, report)
             draft = load_draft(config, found, pair, assembly.target_model, report)
-    return _build(config, assembly.target_model, draft, corpus)
+    return _build(config, assembly.target_model, draft, corpus, report)
 
 
 def _read_corpus(config: EngineConfig, found: FoundModel) -> Corpus | None:
@@ -146,7 +156,11 @@ def _read_corpus(config: EngineConfig, found: FoundModel) -> Corpus | None:
 
 
 def _build(
-    config: EngineConfig, target: TargetModel, draft: DraftModel | None, corpus: Corpus | None
+    config: EngineConfig,
+    target: TargetModel,
+    draft: DraftModel | None,
+    corpus: Corpus | None,
+    report: ReportStage,
 ) -> Assembly:
     off_reason = target.off_reason
     if config.proposer == "off":
@@ -160,7 +174,28 @@ def _build(
     engine = Engine(parts, verify_mode=config.verify, max_rows=config.max_rows or _DEFAULT_ROWS)
     spec = "off" if proposer is None else config.proposer
     corpus_notice = corpus.notice if corpus is not None else None
-    return Assembly(config, engine, texts, target, draft, corpus_notice, spec)
+    calibration = None
+    if proposer is not None and isinstance(policy, GoodputPolicy):
+        calibration = _make_calibration(config, target, draft)
+        policy.cost.calibrate(calibration.samples)
+    assembly = Assembly(config, engine, texts, target, draft, corpus_notice, spec, calibration)
+    if calibration is not None and not calibration.samples:
+        report(Stage("calibrate", target.found.files.name))
+    assembly.calibrate(1)
+    return assembly
+
+
+def _make_calibration(
+    config: EngineConfig, target: TargetModel, draft: DraftModel | None
+) -> Calibration:
+    key = calibration_key(config, target.loaded, draft.loaded if draft is not None else None)
+    return Calibration(
+        target.runner,
+        draft.runner if draft is not None else None,
+        file=CalibrationFile(key, config.cache_dir),
+        clock=time.perf_counter,
+        first_forward_s=target.first_forward_s,
+    )
 
 
 def _make_policy(config: EngineConfig, off_reason: str | None) -> Policy:

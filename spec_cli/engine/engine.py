@@ -56,6 +56,11 @@ class Engine:
         self._step = 0
 
     @property
+    def max_rows(self) -> int:
+        """Most requests that run at once."""
+        return self._scheduler.max_rows
+
+    @property
     def has_work(self) -> bool:
         """Whether a call of `step` would do anything."""
         return self._scheduler.has_work

@@ -1,5 +1,6 @@
 """Target and draft model: found, compared, then loaded, each with its runner."""
 
+import time
 from dataclasses import dataclass
 
 from spec_cli.core.byte_size import format_bytes
@@ -51,6 +52,7 @@ class TargetModel:
         loaded: Weights and what the files say of them.
         runner: Its rows and forward.
         budget: Memory for the caches of target and draft.
+        first_forward_s: Seconds that making the runner took: more than its forward of one token.
         off_reason: Why nothing can be verified with it, or None.
         notices: What the user should know.
     """
@@ -59,6 +61,7 @@ class TargetModel:
     loaded: LoadedModel
     runner: Runner
     budget: MemoryBudget
+    first_forward_s: float
     off_reason: str | None
     notices: tuple[str, ...]
 
@@ -127,6 +130,7 @@ def load_target(config: EngineConfig, found: FoundModel, report: ReportStage) ->
         notices.append(f"generation_config.json also sets {names}, which is not honoured.")
     support, reason = cache_support(loaded.config)
     runner: Runner | None = None
+    begin = time.perf_counter()
     if support == "rollback":
         try:
             runner = ModelRunner(loaded.model, context_length=limit, budget=budget)
@@ -136,12 +140,13 @@ def load_target(config: EngineConfig, found: FoundModel, report: ReportStage) ->
     if runner is None:
         notices.append(f"speculation is off: {reason}. Continuing with plain decoding.")
         runner = PlainRunner(loaded.model, context_length=limit, budget=budget)
+    first_forward_s = time.perf_counter() - begin
     if config.exact:
         if not isinstance(runner, ModelRunner):
             raise UsageError(f"exact is not available: {reason}.", hint="Leave out --exact.")
         notices.append(f"exact: {make_exact(runner, loaded.model)}.")
     off_reason = None if runner.can_roll_back else reason
-    return TargetModel(found, loaded, runner, budget, off_reason, tuple(notices))
+    return TargetModel(found, loaded, runner, budget, first_forward_s, off_reason, tuple(notices))
 
 
 def load_draft(

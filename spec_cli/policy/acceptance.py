@@ -29,11 +29,11 @@ _KEPT_AFTER_CHANGE = 8.0
 _DOUBT = 0.5
 _LEAST_DOUBT = 0.02
 _ROW_DOUBT = 0.5
-_ROW_DECAY = 0.99
+_ROW_DECAY = 0.995
 _ROW_FADE = 0.99
 """Per step without a draft: a row left out for its bad luck is tried again in time."""
 _ROW_WEIGHT = 4.0
-_TABLE_WEIGHT = 8.0
+_TABLE_WEIGHT = 16.0
 _PAUSED_FADE = 0.97
 """Per step of a pause, so that a few probes can speak against what came before it."""
 _LEAST_TRIES = 4.0

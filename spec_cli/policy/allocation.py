@@ -22,7 +22,7 @@ from spec_cli.policy.cost import CostModel
 PAYBACK_STEPS = 64
 """Steps over which a draft model's catch-up must pay: an answer is rarely shorter."""
 _LEAST_SURVIVAL = 0.02
-_AFFORDABLE = 0.92
+_AFFORDABLE = 0.94
 """Part of the best expected goodput below which nothing is tried for what it might teach."""
 _HOPELESS = 0.8
 _LEAST_PASS_S = 1e-12

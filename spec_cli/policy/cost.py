@@ -6,6 +6,7 @@ section 4) under a table of measured cells.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import sqrt
 from typing import Literal
 
 from spec_cli.core.events import StepFinished
@@ -75,7 +76,8 @@ class CostModel:
             if sample.kind == "target":
                 self.target.observe(features, rows, tokens, sample.seconds)
             else:
-                self.draft.observe(features, rows, 1, sample.seconds)
+                lag = tokens - rows
+                self.observe_draft(rows, 1, rows, sample.context_length, lag, sample.seconds)
 
     def observe_target(self, rows: int, tokens: int, context: int, seconds: float) -> None:
         """Learn a target step of `tokens` packed tokens, prefill included."""
@@ -162,7 +164,7 @@ class CostModel:
             if 0.0 < known < longest:
                 spread = _OPTIMISM * (longest - known)
                 if tried > 1.0 and right - tokens <= 0.1 * tokens:
-                    spread /= tried
+                    spread /= sqrt(tried)
                 hopeful.append(longest - spread)
             else:
                 hopeful.append(longest)

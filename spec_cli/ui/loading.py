@@ -8,7 +8,13 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 from spec_cli.core.progress import Stage
 
-_WORDS = {"download": "Fetching", "convert": "Converting", "load": "Loading", "pack": "Packing"}
+_WORDS = {
+    "download": "Fetching",
+    "convert": "Converting",
+    "load": "Loading",
+    "pack": "Packing",
+    "calibrate": "Timing",
+}
 
 
 class LoadingLines:

@@ -7,11 +7,20 @@ chose, never from the sampled outcome: chance enters only through what the polic
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
+
+import torch
 
 from spec_cli.core.events import RowStep, SpeculationState, StepFinished, StepTimes
 from spec_cli.core.proposal import DraftSource
+from spec_cli.engine.calibration import Calibration
+from spec_cli.engine.calibration_file import CalibrationFile, CalibrationKey
+from spec_cli.models.base import Row, RowInput
 from spec_cli.policy.base import Policy, RowOutlook
+from spec_cli.policy.cost import CostModel
+from tests.fakes import FakeRunner
 
 MAX_DRAFT_TOKENS = 8
 _ON = SpeculationState("on")
@@ -299,3 +308,46 @@ def _survival(hazards: tuple[float, ...]) -> tuple[float, ...]:
 def _sample(survival: tuple[float, ...], length: int, rng: Random) -> int:
     draw = rng.random()
     return sum(draw < s for s in survival[:length])
+
+
+class _PricedRunner(FakeRunner):
+    """A forward takes what the world says, as a clock would read it, and computes nothing."""
+
+    def __init__(self, costs: Costs, *, is_draft: bool, rng: Random, clock: list[float]) -> None:
+        super().__init__(vocab_size=8)
+        self._costs = costs
+        self._is_draft = is_draft
+        self._rng = rng
+        self._clock = clock
+
+    def forward(self, inputs: list[RowInput]) -> torch.Tensor:
+        """Time passes."""
+        rows, tokens = len(inputs), sum(len(item.token_ids) for item in inputs)
+        if self._is_draft:
+            seconds = self._costs.drafting([1] * rows)
+            seconds += self._costs.step_s * self._costs.lag * (tokens - rows)
+        else:
+            seconds = self._costs.target(rows, tokens, 0)
+        self._clock[0] += self._costs.measured(seconds, self._rng)
+        return torch.empty(0, self.vocab_size)
+
+    def truncate(self, row: Row, length: int) -> None:
+        """Nothing is kept."""
+
+
+def calibrated(world: World, seed: int) -> CostModel:
+    """What two seconds of timing tell of a world, as before a first answer."""
+    rng, clock = Random(seed + 99), [0.0]
+    target = _PricedRunner(world.costs, is_draft=False, rng=rng, clock=clock)
+    draft = _PricedRunner(world.costs, is_draft=True, rng=rng, clock=clock)
+    cost = CostModel()
+    with TemporaryDirectory() as folder:
+        calibration = Calibration(
+            target,
+            draft if world.source == "draft" else None,
+            file=CalibrationFile(CalibrationKey((), is_exact=False, versions=()), Path(folder)),
+            clock=lambda: clock[0],
+            first_forward_s=2.0 * world.costs.step_s,
+        )
+        cost.calibrate(calibration.measure(len(world.texts)))
+    return cost

@@ -2,7 +2,8 @@
 
 Costs are random and monotone with knees and jumps, a draft pass is at most half a target step,
 acceptance is known to the simulator and to nobody else, measured times are noisy and 2 % of them
-are far too long. The policy starts from nothing: no calibration, a prior for another machine.
+are far too long. The policy starts as it does before a first answer: from two seconds of timed
+forwards, of the same noise; some tests let it start from nothing but a prior for another machine.
 """
 
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ from tests.policy.simulator import (
     Situation,
     Text,
     World,
+    calibrated,
     random_costs,
     random_text,
     random_world,
@@ -78,11 +80,11 @@ def _uniform(situation: Situation, length: int) -> tuple[int, ...]:
 
 
 @cache
-def run(seed: int) -> Run:
+def run(seed: int, *, is_calibrated: bool = True) -> Run:
     """Play one world; lookup offers differ from step to step, a draft model's hardly do."""
     world = random_world(seed)
     simulation = Simulation(world, seed)
-    policy = GoodputPolicy(MAX_DRAFT_TOKENS)
+    policy = GoodputPolicy(MAX_DRAFT_TOKENS, calibrated(world, seed) if is_calibrated else None)
     windows = [(Tally(), Tally()) for _ in range(_LEARN, _STEPS, _WINDOW)]
     own, least = Tally(), Tally()
     fixed = [Tally() for _ in range(MAX_DRAFT_TOKENS + 1)]
@@ -170,17 +172,23 @@ def steps_to_return(seed: int) -> tuple[bool, int]:
 def test_goodput_is_near_the_best_after_forty_steps() -> None:
     """Steps 40 to 540 bring at least 95 % of what perfect knowledge would, in every world."""
     assert min(run(seed).of_best for seed in _SEEDS) >= 0.95
-    assert sum(run(seed).worst_window >= 0.95 for seed in _SEEDS) >= 190
+    assert sum(run(seed).worst_window >= 0.95 for seed in _SEEDS) >= 192
 
 
 def test_goodput_is_that_of_the_best_fixed_k() -> None:
     """Steps 40 to 540 bring at least 97 % of the fixed k that turns out to have been best.
 
-    In 97 worlds of 100, and never under 95 %: most of the others gain 5 % or less from drafting,
-    which 500 noisy steps do not always show.
+    In all worlds but one, which gains 2 % at most from drafting: 500 noisy steps do not show it.
     """
-    assert sum(run(seed).of_fixed >= 0.97 for seed in _SEEDS) >= 194
-    assert min(run(seed).of_fixed for seed in _SEEDS) >= 0.95
+    assert sum(run(seed).of_fixed >= 0.97 for seed in _SEEDS) >= 199
+    assert min(run(seed).of_fixed for seed in _SEEDS) >= 0.965
+
+
+def test_it_learns_without_a_calibration() -> None:
+    """From nothing but a prior for another machine, the same steps bring 95 %."""
+    runs = [run(seed, is_calibrated=False) for seed in _SEEDS[::4]]
+    assert min(one.of_best for one in runs) >= 0.95
+    assert sum(one.of_fixed >= 0.97 for one in runs) >= 48
 
 
 def test_it_is_off_where_drafting_cannot_pay() -> None:
