@@ -145,6 +145,9 @@ def test_way_back_is_free(target, draft):
         llm.speculate(spec="auto", num_draft_tokens=3, report=stages.append)
         assert llm.assembly is first
         assert not stages
+        llm.speculate(draft_device="cpu", report=stages.append)
+        assert llm.assembly.draft_model is not first.draft_model
+        stages.clear()
         llm.speculate(spec="off", draft_model=None, num_draft_tokens="auto")
         llm.forget_other_ways()
         llm.speculate(spec="draft", draft_model=draft, report=stages.append)

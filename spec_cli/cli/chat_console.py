@@ -44,6 +44,8 @@ class ChatConsole:
         view: How answers look; commands change it.
         stats_mode: How many figures follow an answer.
         draft_name: The draft model that `/spec draft` means, or None.
+        wanted: Options of speculation as they were last set; `/spec` leaves out those that mean
+            nothing to a way, and they come back with the next.
         attachments: Texts that go with the next message.
         deltas: Text of the last answer with its origin.
         state: Speculation as it was last.
@@ -70,7 +72,7 @@ class ChatConsole:
         if screen.shows_stats:
             self.stats_mode = "full" if screen.stats_full else "line"
         self.draft_name: str | None = llm.config.draft_model
-        self.initial: EngineConfig = llm.config
+        self.wanted = _wanted(llm.config)
         self.attachments: list[str] = []
         self.deltas: list[TextDelta] = []
         self.state: SpeculationState = llm.assembly.engine.parts.policy.state
@@ -227,3 +229,10 @@ class ChatConsole:
 def _title(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= _TITLE_WIDTH else line[: _TITLE_WIDTH - 1] + "…"
+
+
+def _wanted(config: "EngineConfig") -> "EngineConfig":
+    """The options that a chat begins with; those of `off` would leave no draft length to set."""
+    if config.spec != "off":
+        return config
+    return config.with_spec("auto", draft_model=config.draft_model)

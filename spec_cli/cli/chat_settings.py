@@ -5,9 +5,9 @@ from typing import Any, get_args
 
 from spec_cli.chat import chat_params
 from spec_cli.cli.chat_console import ChatConsole, StatsMode
-from spec_cli.cli.chat_turns import OFF, last_turn
+from spec_cli.cli.chat_turns import last_turn
 from spec_cli.cli.session import loading_view
-from spec_cli.core.config import Spec
+from spec_cli.core.config import EngineConfig, Spec
 from spec_cli.core.errors import UsageError
 from spec_cli.ui.header import header
 
@@ -104,47 +104,46 @@ def spec(chat: ChatConsole, argument: str) -> None:
         argument = "auto"
     if argument not in get_args(Spec):
         raise UsageError(f"/spec takes {', '.join(get_args(Spec))}; got {argument!r}.")
-    if argument == "off":
-        _speculate(chat, OFF)
-        return
-    wants_draft = argument in ("auto", "draft", "hybrid")
-    if argument == "draft" and chat.draft_name is None:
+    if argument in ("draft", "hybrid") and chat.draft_name is None:
         raise UsageError("no draft model is known.", hint="/draft ID")
-    draft_model = chat.draft_name if wants_draft else None
-    _speculate(chat, {**OFF, "spec": argument, "draft_model": draft_model, **_length(chat)})
+    way: Spec = argument  # type: ignore[assignment]
+    _speculate(chat, chat.wanted.with_spec(way, draft_model=chat.draft_name))
 
 
 def draft_length(chat: ChatConsole, argument: str) -> None:
     """Change how much is drafted."""
-    if chat.llm.config.proposer == "off":
+    config = chat.llm.config
+    if config.proposer == "off":
         raise UsageError("speculation is off.", hint="/spec auto")
     if argument != "auto" and not argument.isdecimal():
         raise UsageError(f"/k takes a number from 1 to 32, or auto; got {argument!r}.")
-    length = "auto" if argument == "auto" else int(argument)
-    _speculate(chat, {"num_draft_tokens": length, "k_schedule": None})
+    length: dict[str, Any] = {
+        "num_draft_tokens": "auto" if argument == "auto" else int(argument),
+        "k_schedule": None,
+    }
+    _speculate(chat, config.with_speculation(**length))
+    chat.wanted = chat.wanted.with_speculation(**length)
 
 
 def draft(chat: ChatConsole, argument: str) -> None:
-    """Use another draft model, or none."""
+    """Use another draft model, or none; otherwise speculate as before where that is possible."""
     if not argument:
         chat.say(f"draft model: {chat.draft_name or 'none'}")
         return
     name = None if argument == "off" else argument
-    way = "ngram" if name is None else "draft"
-    _speculate(chat, {**OFF, "spec": way, "draft_model": name, **_length(chat)})
-    chat.draft_name = name
+    possible = ("ngram", "suffix", "off") if name is None else ("draft", "hybrid")
+    before = chat.llm.config.spec
+    way: Spec = before if before in possible else "auto"
+    # The revision is that of the draft model before.
+    wanted = chat.wanted.with_speculation(draft_revision=None)
+    _speculate(chat, wanted.with_spec(way, draft_model=name))
+    chat.draft_name, chat.wanted = name, wanted
     chat.llm.forget_other_ways()
 
 
-def _length(chat: ChatConsole) -> dict[str, Any]:
-    """The draft length in force, which another way of drafting keeps."""
-    config = chat.llm.config
-    return {"num_draft_tokens": config.num_draft_tokens, "k_schedule": config.k_schedule}
-
-
-def _speculate(chat: ChatConsole, changes: dict[str, Any]) -> None:
+def _speculate(chat: ChatConsole, config: EngineConfig) -> None:
     with loading_view(chat.screen, chat.console) as loading:
-        chat.llm.speculate(report=loading.report, **changes)
+        chat.llm.speculate(report=loading.report, **config.speculation)
     chat.state = chat.llm.assembly.engine.parts.policy.state
     _tell_way(chat)
 

@@ -16,16 +16,6 @@ from spec_cli.core.turn import Turn
 from spec_cli.ui.spans import Highlight
 from spec_cli.ui.why import explain
 
-OFF = {
-    "spec": "off",
-    "num_draft_tokens": "auto",
-    "k_schedule": None,
-    "draft_p_min": None,
-    "ngram_min": None,
-    "ngram_max": None,
-}
-"""What to change to run the target alone."""
-
 
 def clear(chat: ChatConsole, argument: str) -> None:
     """Forget all turns."""
@@ -119,7 +109,9 @@ def compare(chat: ChatConsole, argument: str) -> None:
     params = _same_again(chat.session.params, turn)
     prompt = {"prompt": turn.prompt, "prompt_token_ids": turn.prompt_token_ids}
     chat.say(f"running the last turn without speculation: {num_tokens:,} tokens ...")
-    with chat.llm.speculating(**OFF), chat.interruptible():
+    config = chat.llm.config
+    alone = config.with_spec("off", draft_model=config.draft_model).speculation
+    with chat.llm.speculating(**alone), chat.interruptible():
         plain = chat.llm.generate(prompt, params)[0]
     if plain.outputs[0].finish_reason == "interrupted":
         chat.say("(interrupted; nothing was measured)")

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from spec_cli.core.errors import UsageError
 
 Spec = Literal["auto", "ngram", "draft", "suffix", "hybrid", "off"]
+Way = Literal["ngram", "draft", "suffix", "hybrid", "off"]
 Verify = Literal["coupled", "rejection"]
 
 MAX_DRAFT_TOKENS = 32
@@ -25,9 +26,11 @@ _VERIFY = ("coupled", "rejection")
 
 _SPECULATION_FIELDS = frozenset(
     {
+        "draft_device",
         "draft_model",
         "draft_p_min",
         "draft_revision",
+        "draft_trust_remote_code",
         "k_schedule",
         "lookup_corpus",
         "ngram_max",
@@ -165,15 +168,46 @@ class EngineConfig:
             raise TypeError(f"a loaded target cannot change {', '.join(fixed)}.")
         return replace(self, **changes)
 
+    def with_spec(self, spec: Spec, *, draft_model: str | None) -> "EngineConfig":
+        """The same options with another way to speculate, less those without effect there.
+
+        Args:
+            spec: Who guesses.
+            draft_model: Used where `spec` uses one.
+
+        Raises:
+            UsageError: It needs a draft model.
+        """
+        changes: dict[str, Any] = {"spec": spec, "draft_model": draft_model}
+        if spec in ("ngram", "suffix"):
+            changes["draft_model"] = None
+        if changes["draft_model"] is None:
+            changes["draft_trust_remote_code"] = False
+        if spec == "off":
+            changes["num_draft_tokens"] = "auto"
+        proposer = self._resolve(spec, changes["draft_model"])
+        changes |= dict.fromkeys(_WITHOUT_EFFECT[proposer])
+        return replace(self, **changes)
+
     @property
-    def proposer(self) -> Literal["ngram", "draft", "suffix", "hybrid", "off"]:
+    def speculation(self) -> dict[str, Any]:
+        """The fields about speculation, as `with_speculation` takes them."""
+        return {name: getattr(self, name) for name in sorted(_SPECULATION_FIELDS)}
+
+    @property
+    def draft_source(self) -> tuple[str | None, str | None, str | None, bool]:
+        """What tells one loaded draft model from another."""
+        return (
+            self.draft_model,
+            self.draft_revision,
+            self.draft_device,
+            self.draft_trust_remote_code,
+        )
+
+    @property
+    def proposer(self) -> Way:
         """Who guesses, `auto` resolved."""
-        if self.spec != "auto":
-            return self.spec
-        if self.draft_model is not None:
-            return "hybrid"
-        has_sizes = self.ngram_min is not None or self.ngram_max is not None
-        return "ngram" if has_sizes else "suffix"
+        return self._resolve(self.spec, self.draft_model)
 
     @property
     def uses_draft_model(self) -> bool:
@@ -185,6 +219,14 @@ class EngineConfig:
         """Shortest and longest match of lookup."""
         high = 3 if self.ngram_max is None else self.ngram_max
         return (1 if self.ngram_min is None else self.ngram_min), high
+
+    def _resolve(self, spec: Spec, draft_model: str | None) -> Way:
+        if spec != "auto":
+            return spec
+        if draft_model is not None:
+            return "hybrid"
+        has_sizes = self.ngram_min is not None or self.ngram_max is not None
+        return "ngram" if has_sizes else "suffix"
 
     def _check_effects(self) -> None:
         if self.uses_draft_model and self.draft_model is None:

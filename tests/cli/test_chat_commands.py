@@ -37,8 +37,13 @@ def llm(endless):
 @pytest.fixture
 def chat(llm) -> Any:
     """A chat whose output is `chat.shown()`, with looks."""
-    out = io.StringIO()
     llm.speculate(spec="ngram", num_draft_tokens=2, draft_model=None)
+    return console_of(llm)
+
+
+def console_of(llm: LLM) -> Any:
+    """A chat with a model, as it is set up now."""
+    out = io.StringIO()
     chat: Any = ChatConsole(
         llm,
         llm.chat_session(params=PARAMS),
@@ -218,8 +223,58 @@ def test_drafts_come_and_go(chat, tmp_path):
     assert "draft draft" in chat.drafter
     run_command(chat, "/draft off")
     assert chat.llm.config.draft_model is None
-    with pytest.raises(UsageError, match="no draft model"):
-        run_command(chat, "/spec draft")
+    for way in ("draft", "hybrid"):
+        with pytest.raises(UsageError, match="no draft model"):
+            run_command(chat, f"/spec {way}")
+
+
+def test_draft_swaps_the_draft_only(chat, tmp_path):
+    """/draft leaves the way as it was where it can, else it is what `auto` makes of it."""
+    draft = save_text_model(tmp_path / "draft", text_config(hidden_size=16), seed=1)
+    for before, named, dropped in (
+        ("auto", "hybrid", "suffix"),
+        ("ngram", "hybrid", "suffix"),
+        ("off", "hybrid", "suffix"),
+    ):
+        run_command(chat, f"/spec {before}")
+        run_command(chat, f"/draft {draft}")
+        assert chat.llm.config.proposer == named
+        run_command(chat, "/draft off")
+        assert chat.llm.config.proposer == dropped
+    for way in ("ngram", "off"):
+        run_command(chat, f"/spec {way}")
+        run_command(chat, "/draft off")
+        assert chat.llm.config.proposer == way
+
+
+def test_options_come_back_with_their_way(endless, tmp_path):
+    """A corpus, a draft's device and a draft length hinder no way, and wait for the next."""
+    notes = tmp_path / "notes.txt"
+    notes.write_text("one two three\n" * 9)
+    draft = save_text_model(tmp_path / "draft", text_config(hidden_size=16), seed=1)
+    options = {"lookup_corpus": notes, "draft_model": str(draft), "draft_device": "cpu"}
+    with LLM(str(endless), num_draft_tokens=3, **options) as llm:
+        chat = console_of(llm)
+        before = llm.config
+        say(chat, "one two")
+        run_command(chat, "/compare")
+        for way in ("off", "ngram", "suffix", "draft"):
+            run_command(chat, f"/spec {way}")
+            assert llm.config.spec == way
+        run_command(chat, "/spec auto")
+        assert llm.config == before
+
+
+def test_chat_that_begins_without_speculation(llm):
+    """/spec on is what `auto` is, and drafts can be given a length then."""
+    llm.speculate(spec="off", num_draft_tokens="auto", draft_model=None)
+    chat = console_of(llm)
+    run_command(chat, "/spec on")
+    run_command(chat, "/k 3")
+    assert (llm.config.proposer, llm.config.num_draft_tokens) == ("suffix", 3)
+    run_command(chat, "/spec off")
+    run_command(chat, "/spec on")
+    assert llm.config.num_draft_tokens == 3
 
 
 def test_read_attaches(chat, tmp_path):
