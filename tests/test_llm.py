@@ -392,6 +392,23 @@ def test_speculation_changes_without_reloading(target, draft):
             llm.speculate(dtype="float32")
 
 
+def test_another_way_remembers_the_answers(target, draft):
+    """What was answered before is looked up by whatever way comes next, switched off or not."""
+    with LLM(target, spec="suffix", num_draft_tokens=4) as llm:
+        first = llm.generate(PROMPTS[0], GREEDY)[0]
+        for changes in (
+            {"num_draft_tokens": 6},
+            {"spec": "off", "num_draft_tokens": "auto"},
+            {"spec": "hybrid", "num_draft_tokens": 5, "draft_model": draft},
+        ):
+            llm.speculate(**changes)
+            again = llm.generate(PROMPTS[0], GREEDY)[0]
+            assert again.text == first.text
+            known = again.stats.num_accepted_draft_tokens
+            assert llm.assembly.spec == "off" or known > GREEDY.max_tokens / 2
+        assert first.stats.num_accepted_draft_tokens < GREEDY.max_tokens / 2
+
+
 def test_closed_llm_says_so(target):
     """A closed LLM frees its models and refuses further work."""
     llm = LLM(target)

@@ -41,7 +41,7 @@ def make_proposer(
         return NgramProposer(low, high)
     is_isolated = config.verify == "rejection"
     texts = corpus.texts if corpus is not None else ()
-    lookup = SuffixProposer(texts, is_isolated=is_isolated)
+    lookup = SuffixProposer(texts, answers=target.answers, is_isolated=is_isolated)
     if draft is None:
         return lookup
     model = DraftModelProposer(

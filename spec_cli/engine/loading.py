@@ -20,6 +20,8 @@ from spec_cli.models.plain_runner import PlainRunner
 from spec_cli.models.runner import ModelRunner
 from spec_cli.models.tokenizer import TextTokenizer
 from spec_cli.models.tokenizer_files import load_tokenizer
+from spec_cli.proposers.suffix import MAX_SESSION_TOKENS
+from spec_cli.proposers.suffix_index import RecentTexts
 
 _CACHE_SHARE = 0.8
 """Part of the memory left beside the weights that caches may take; the rest is for activations."""
@@ -52,6 +54,7 @@ class TargetModel:
         loaded: Weights and what the files say of them.
         runner: Its rows and forward.
         budget: Memory for the caches of target and draft.
+        answers: What it wrote lately; every way to look up shares them.
         first_forward_s: Seconds that making the runner took: more than its forward of one token.
         off_reason: Why nothing can be verified with it, or None.
         notices: What the user should know.
@@ -61,6 +64,7 @@ class TargetModel:
     loaded: LoadedModel
     runner: Runner
     budget: MemoryBudget
+    answers: RecentTexts
     first_forward_s: float
     off_reason: str | None
     notices: tuple[str, ...]
@@ -146,7 +150,16 @@ def load_target(config: EngineConfig, found: FoundModel, report: ReportStage) ->
             raise UsageError(f"exact is not available: {reason}.", hint="Leave out --exact.")
         notices.append(f"exact: {make_exact(runner, loaded.model)}.")
     off_reason = None if runner.can_roll_back else reason
-    return TargetModel(found, loaded, runner, budget, first_forward_s, off_reason, tuple(notices))
+    return TargetModel(
+        found=found,
+        loaded=loaded,
+        runner=runner,
+        budget=budget,
+        answers=RecentTexts(MAX_SESSION_TOKENS),
+        first_forward_s=first_forward_s,
+        off_reason=off_reason,
+        notices=tuple(notices),
+    )
 
 
 def load_draft(

@@ -89,24 +89,26 @@ class SuffixProposer:
         self,
         corpus: Iterable[list[int]] = (),
         *,
+        answers: RecentTexts | None = None,
         is_isolated: bool = False,
-        max_session_tokens: int = MAX_SESSION_TOKENS,
         max_corpus_tokens: int = MAX_CORPUS_TOKENS,
     ) -> None:
         """Index the corpus.
 
         Args:
             corpus: Texts to look up in besides prompt and output.
+            answers: Earlier ones, to look up in and to add to; None begins without any.
             is_isolated: Let no row learn from another. Rejection verification needs it: there the
                 tokens depend on the drafts, and so they would depend on a row's neighbours.
-            max_session_tokens: Tokens of earlier answers to remember; the oldest are forgotten.
             max_corpus_tokens: Tokens of the corpus to index; what comes after is left out.
         """
         self._rows: dict[str, _Row] = {}
         self._is_isolated = is_isolated
         self._odds = _Odds()
-        self._max_session_tokens = 0 if is_isolated else max_session_tokens
-        self._session = RecentTexts(self._max_session_tokens)
+        if is_isolated:
+            self._answers = RecentTexts(0)
+        else:
+            self._answers = RecentTexts(MAX_SESSION_TOKENS) if answers is None else answers
         self._corpus = TextIndex()
         for token_ids in corpus:
             room = max_corpus_tokens - len(self._corpus) - 1
@@ -140,11 +142,11 @@ class SuffixProposer:
     def release(self, sequence: Sequence) -> None:
         """See `Proposer.release`; the answer is remembered for later requests."""
         if self._rows.pop(sequence.request_id, None) is not None:
-            self._session.add(sequence.output_token_ids)
+            self._answers.add(sequence.output_token_ids)
 
     def forget_answers(self) -> None:
         """Forget the session's answers: a prompt asked twice would find its own answer."""
-        self._session = RecentTexts(self._max_session_tokens)
+        self._answers.clear()
 
     def guess(self, sequence: Sequence) -> Guess:
         """The best guess for what comes after the committed tokens."""
@@ -166,7 +168,7 @@ class SuffixProposer:
 
     def _search(self, row: _Row) -> list[_Found]:
         """Matches of the row's end: its own text first, which wins ties."""
-        young, old = self._session.indices
+        young, old = self._answers.indices
         end: array[int] = row.index.token_ids
         found = []
         for index, odds in (

@@ -141,6 +141,10 @@ class RecentTexts:
         """Both, the younger first."""
         return self._young, self._old
 
+    def clear(self) -> None:
+        """Forget all of them."""
+        self._young, self._old = TextIndex(), TextIndex()
+
     def add(self, token_ids: list[int]) -> None:
         """Remember a text, or as much of its end as there is room for."""
         room = self._max_each - 1  # for the break

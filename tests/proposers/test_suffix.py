@@ -9,6 +9,7 @@ from spec_cli.core.sequence import Request, Sequence
 from spec_cli.policy.acceptance import AcceptanceModel
 from spec_cli.proposers.base import DraftRequest
 from spec_cli.proposers.suffix import SuffixProposer
+from spec_cli.proposers.suffix_index import RecentTexts
 from tests import tiny
 from tests.driving import drive_tiny, request
 
@@ -95,7 +96,7 @@ def test_session_remembers_answers() -> None:
 
 def test_session_forgets_the_oldest_answers() -> None:
     """A bounded session drops the oldest answers first."""
-    proposer = SuffixProposer(max_session_tokens=64)
+    proposer = SuffixProposer(answers=RecentTexts(64))
     for i in range(10):
         old = sequence([1], [100 * i + j for j in range(20)], name=str(i))
         proposer.admit(old, 1)
