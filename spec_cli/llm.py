@@ -88,8 +88,7 @@ class LLM:
         """Speculate in another way; the target is not loaded again and its cache is kept.
 
         The way back is free: draft models stay loaded until `forget_other_ways`, and what was
-        learnt about how much to draft is kept. Earlier answers are looked up by every way that looks
-        up.
+        learnt about how much to draft is kept. All ways look up in the same earlier answers.
 
         Args:
             report: Told of the loading of another draft model.
