@@ -70,3 +70,8 @@ class ContextLengthError(SpecCliError, ValueError):
 
     code = "context_length"
     exit_code = 6
+
+
+def first_line(error: BaseException) -> str:
+    """What a library's error says, in one line; its kind if it says nothing."""
+    return str(error).strip().partition("\n")[0] or type(error).__name__

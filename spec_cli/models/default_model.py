@@ -14,7 +14,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from spec_cli.core.errors import ModelUnavailableError, SpecCliError
+from spec_cli.core.errors import ModelUnavailableError, SpecCliError, first_line
 from spec_cli.core.progress import ReportStage, Stage
 from spec_cli.models.checkpoint import ModelFiles, check_folder
 from spec_cli.models.hub import Download, cached_snapshot, download_snapshot, find_on_hub
@@ -44,7 +44,7 @@ def why_hub_is_unreachable(repo: str) -> str | None:
         HfApi().model_info(repo, timeout=_HUB_SECONDS)
     except Exception as error:
         # No network, a proxy's refusal, a broken certificate: all lead to the other source.
-        return str(error).strip().partition("\n")[0] or type(error).__name__
+        return first_line(error)
     return None
 
 

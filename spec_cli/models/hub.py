@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from spec_cli.core.errors import ModelUnavailableError, SpecCliError, UsageError
+from spec_cli.core.errors import ModelUnavailableError, SpecCliError, UsageError, first_line
 from spec_cli.core.progress import ReportStage, Stage
 from spec_cli.models.checkpoint import ModelFiles, check_folder
 from spec_cli.models.gguf_header import read_gguf_header
@@ -265,7 +265,7 @@ def _explain(error: Exception, repo: str, revision: str | None) -> SpecCliError:
             f"The hub answered HTTP {status} for {repo}.", hint="Try again later."
         )
     cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
-    reason = str(cause).strip().partition("\n")[0] or type(cause).__name__
+    reason = first_line(cause)
     return ModelUnavailableError(
         f"{repo} is not in the cache and could not be fetched: {reason}.",
         hint="Check the network, or name a folder: -m ./folder",

@@ -9,7 +9,12 @@ import torch
 from transformers import GgufConfig
 
 from spec_cli.core.byte_size import format_bytes
-from spec_cli.core.errors import InsufficientMemoryError, ModelUnavailableError, SpecCliError
+from spec_cli.core.errors import (
+    InsufficientMemoryError,
+    ModelUnavailableError,
+    SpecCliError,
+    first_line,
+)
 from spec_cli.core.progress import ReportStage, Stage
 from spec_cli.models.checkpoint import ModelFiles, summarize_weights
 from spec_cli.models.generation_defaults import read_generation_defaults
@@ -224,7 +229,7 @@ def _load_weights(
 def _explain(
     files: ModelFiles, dtype: torch.dtype, needed_bytes: int, error: Exception
 ) -> SpecCliError:
-    reason = str(error).strip().partition("\n")[0] or type(error).__name__
+    reason = first_line(error)
     is_out_of_memory = isinstance(error, MemoryError | torch.OutOfMemoryError)
     if is_out_of_memory or "can't allocate memory" in reason:
         return InsufficientMemoryError(

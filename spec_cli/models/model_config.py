@@ -9,8 +9,9 @@ from transformers.models.auto.modeling_auto import (
     MODEL_FOR_MULTIMODAL_LM_MAPPING,
 )
 
-from spec_cli.core.errors import ModelUnavailableError, UsageError
-from spec_cli.models.checkpoint import ModelFiles, read_json, refuse_untrusted_code
+from spec_cli.core.errors import UsageError
+from spec_cli.models.checkpoint import ModelFiles, read_json
+from spec_cli.models.folder_part import read_part
 from spec_cli.models.multimodal import refuse_multimodal
 from spec_cli.models.quiet import quiet_transformers
 
@@ -46,26 +47,16 @@ def read_config(files: ModelFiles, *, trust_remote_code: bool = False) -> "PreTr
             cannot be run on text alone.
         ModelUnavailableError: The config is missing or broken; the message names it.
     """
-    refuse_untrusted_code(files, trust_remote_code=trust_remote_code)
     source = files.path / (files.gguf_file or "config.json")
     if files.gguf_file is None:
         _refuse_quantized(files, read_json(source))
-    extra = {} if files.gguf_file is None else {"gguf_file": files.gguf_file}
-    try:
-        with quiet_transformers():
-            config = AutoConfig.from_pretrained(
-                str(files.path),
-                local_files_only=True,
-                trust_remote_code=trust_remote_code,
-                **extra,
-            )
-    except Exception as error:
-        # Configs are checked by the classes of hundreds of models, each with errors of its own.
-        reason = str(error).strip().partition("\n")[0] or type(error).__name__
-        raise ModelUnavailableError(
-            f"{source} cannot be used: {reason}",
-            hint="A model newer than this transformers may need: pip install -U transformers",
-        ) from error
+    config = read_part(
+        AutoConfig,
+        files,
+        str(source),
+        trust_remote_code=trust_remote_code,
+        hint="A model newer than this transformers may need: pip install -U transformers",
+    )
     _refuse_kind(files, config)
     return config
 

@@ -7,10 +7,9 @@ from tokenizers import pre_tokenizers
 from transformers import AutoTokenizer
 from transformers.utils import is_protobuf_available
 
-from spec_cli.core.errors import ModelUnavailableError
-from spec_cli.models.checkpoint import ModelFiles, read_json, refuse_untrusted_code
+from spec_cli.models.checkpoint import ModelFiles, read_json
+from spec_cli.models.folder_part import read_part
 from spec_cli.models.gguf_header import read_gguf_header
-from spec_cli.models.quiet import quiet_transformers
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -38,23 +37,13 @@ def load_tokenizer(
         ModelUnavailableError: The folder has no tokenizer that can be loaded, or its
             chat_template.json is broken.
     """
-    refuse_untrusted_code(files, trust_remote_code=trust_remote_code)
-    extra = {} if files.gguf_file is None else {"gguf_file": files.gguf_file}
-    try:
-        with quiet_transformers():
-            tokenizer = AutoTokenizer.from_pretrained(
-                str(files.path),
-                local_files_only=True,
-                trust_remote_code=trust_remote_code,
-                **extra,
-            )
-    except Exception as error:
-        # Parsers of four formats fail in as many ways; the user needs the folder and the reason.
-        reason = str(error).strip().partition("\n")[0] or type(error).__name__
-        raise ModelUnavailableError(
-            f"The tokenizer of {files.name} in {files.path} cannot be loaded: {reason}",
-            hint=_hint(files),
-        ) from error
+    tokenizer: PreTrainedTokenizerBase = read_part(
+        AutoTokenizer,
+        files,
+        f"The tokenizer of {files.name} in {files.path}",
+        trust_remote_code=trust_remote_code,
+        hint=_hint(files),
+    )
     if files.gguf_file is not None:
         _repair_pre_tokenizer(tokenizer, files)
     elif tokenizer.chat_template is None and (files.path / _PROCESSOR_TEMPLATE).is_file():
