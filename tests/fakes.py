@@ -62,6 +62,7 @@ class FakeRunner:
         logits = []
         for item in inputs:
             start = len(item.row.token_ids)
+            assert item.token_ids, "an input has at least one token"
             item.row.token_ids.extend(item.token_ids)
             self.positions.extend(range(start, len(item.row.token_ids)))
             assert len(item.row.token_ids) <= self.context_length

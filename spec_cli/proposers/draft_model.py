@@ -172,8 +172,9 @@ class DraftModelProposer:
     def _catch_up(self, sequence: Sequence) -> list[int]:
         """Forget rejected drafts and return the committed tokens that the cache lacks."""
         row = self._rows[sequence.request_id]
-        agreed = self._agreed[sequence.request_id]
         held, committed = row.token_ids, sequence.token_ids
+        # The last token's logits are wanted, so it is processed again where nothing came since.
+        agreed = min(self._agreed[sequence.request_id], len(committed) - 1)
         while agreed < min(len(held), len(committed) - 1) and held[agreed] == committed[agreed]:
             agreed += 1
         if agreed < len(held):
