@@ -182,15 +182,16 @@ def notices(report: dict[str, Any]) -> list[str]:
         found.append(f"{arm} failed and was not run to its end: {reason}")
     names = report.get("workload", {}).get("names", [])
     if any(len(record["planned_times_s"]) > len(names) for record in report["sweep"]) and names:
+        what = "its only prompt" if len(names) == 1 else f"some of its {len(names)} prompts"
         found.append(
-            f"The sweep asks {len(names)} prompts more than once: cached prefixes and lookup gain "
-            "from that."
+            f"The sweep asks {what} more than once: cached prefixes and lookup gain from that."
         )
     for record in report["sweep"]:
         for cell in record["arms"]:
             for reason, count in cell["failures"].items():
+                what = "1 request" if count == 1 else f"{count} requests"
                 found.append(
-                    f"{record['rate']}/s, {cell['arm']}: {count} requests failed: {reason}."
+                    f"{record['rate']}/s, {cell['arm']}: {what} failed: {reason.rstrip('.')}."
                 )
     for each in report["check"]["differences"]:
         line = (
@@ -212,7 +213,8 @@ def notices(report: dict[str, Any]) -> list[str]:
 def environment(report: dict[str, Any]) -> str:
     """Models, versions and machine in a sentence."""
     model, draft = report["model"], report.get("draft")
-    lines = [f"Target {model['id']} ({model['source']}, {model['dtype']}, {model['device']})"]
+    known = ", ".join(model[name] for name in ("source", "dtype", "device") if name in model)
+    lines = [f"Target {model['id']} ({known})"]
     if draft is not None and draft.get("id"):
         lines.append(f"draft {draft['id']} ({draft['dtype']})")
     lines += [f"{name} {value}" for name, value in report["env"].items()]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from spec_cli import __version__
 from spec_cli.bench.comparison import Plan
 from spec_cli.bench.report import build_report, rate_cell
 from spec_cli.bench.slo import parse_slo
@@ -104,40 +105,55 @@ def compare_servers(
 ) -> None:
     """Run the sweep and print its report."""
     # The HTTP client takes long to load, and every command imports this module.
-    from spec_cli.bench.endpoint import Endpoint, LoadSender, first_model
+    from spec_cli.bench.endpoint import Endpoint
     from spec_cli.bench.remote import RemoteSweep
+    from spec_cli.bench.sender import LoadSender
 
     urls = servers.endpoint or []
     params = make_params(sampling, models, is_checked=False)
     workload = work.collect(arguments)
     plan = _plan(urls, measure, params)
     page, output_format = output.page(), output.format()
-    model = models.model or first_model(urls[0], servers.api_key)
+    names = [models.model or _first_model(url, servers.api_key, screen) for url in urls]
     is_stopped, stall_s = StopFlag(), servers.stall or 30.0
     senders = {
         arm.name: LoadSender(
             endpoint=Endpoint(
-                url=url, model=model, api_key=servers.api_key, is_raw=work.raw, stall_s=stall_s
+                url=url, model=name, api_key=servers.api_key, is_raw=work.raw, stall_s=stall_s
             ),
             prompts=workload,
             params=params,
             clock=time.perf_counter,
             is_stopped=is_stopped,
         )
-        for arm, url in zip(plan.arms, urls, strict=True)
+        for arm, url, name in zip(plan.arms, urls, names, strict=True)
     }
     view = CompareScreen(plan, screen.console(), screen, output_format)
     sweep = RemoteSweep(senders, plan, view.progress, lambda *_: None)
     sweep.tell = lambda kind, load, arm: view.show_cell(
         kind, load, rate_cell(plan, sweep.results, arm, load)
     )
+    head = _head(sweep, params, workload)
+    view.start(head)
     with interrupts.calling(is_stopped.set), view:
         sweep.run()
-    report = _report(sweep, urls, model, params, workload)
+    report = _report(sweep, head, params)
     if page is not None:
         write_page(report, page)
     _print(report, output, output_format, screen)
     _exit(report)
+
+
+def _first_model(url: str, api_key: str | None, screen: ScreenOptions) -> str:
+    """What to ask a server for; of several models it is said which."""
+    from spec_cli.bench.server_facts import offered_models
+
+    name, *others = offered_models(url, api_key)
+    if others and not screen.quiet:
+        typer.echo(
+            f"{url} offers {1 + len(others)} models; {name} is asked. Another: -m NAME.", err=True
+        )
+    return name
 
 
 def without_key(words: list[str]) -> list[str]:
@@ -177,45 +193,47 @@ def _plan(urls: list[str], measure: MeasureOptions, params: SamplingParams) -> P
     )
 
 
-def _report(
-    sweep: "RemoteSweep",
-    urls: list[str],
-    model: str,
-    params: SamplingParams,
-    workload: list[WorkPrompt],
+def _head(
+    sweep: "RemoteSweep", params: SamplingParams, workload: list[WorkPrompt]
 ) -> dict[str, Any]:
-    from spec_cli.bench.remote import server_record, server_words
+    """What is known before anything is sent."""
+    from spec_cli.bench.remote import server_record
 
     plan = sweep.plan
-    by_arm = dict(zip((arm.name for arm in plan.arms), urls, strict=True))
-    settings = {
-        "max_tokens": params.max_tokens,
-        "temperature": params.temperature,
-        "seed": params.seed,
-        "num_requests": plan.num_requests,
-        "max_seconds": plan.max_seconds,
-        "slo": plan.slo.limits_ms,
-    }
-    report = build_report(
-        plan,
-        sweep.results,
-        head={
-            "schema": SCHEMA,
-            "id": f"cmp-{time.time_ns():x}",
-            "created": int(time.time()),
-            "command": "compare",
-            "command_line": ["spec-cli", *without_key(sys.argv[1:])],
-            **server_record(by_arm, model, sweep.drafted),
-            "settings": settings,
-            "env": {"endpoints": " ".join(urls)},
-            "workload": {"names": [prompt.name for prompt in workload]},
+    urls = [sender.endpoint.url for sender in sweep.senders.values()]
+    return {
+        "schema": SCHEMA,
+        "id": f"cmp-{time.time_ns():x}",
+        "created": int(time.time()),
+        "command": "compare",
+        "command_line": ["spec-cli", *without_key(sys.argv[1:])],
+        **server_record(sweep),
+        "settings": {
+            "max_tokens": params.max_tokens,
+            "temperature": params.temperature,
+            "seed": params.seed,
+            "num_requests": plan.num_requests,
+            "max_seconds": plan.max_seconds,
+            "slo": plan.slo.limits_ms,
         },
+        "env": {"endpoints": " ".join(urls), "spec_cli": __version__},
+        "workload": {"names": [prompt.name for prompt in workload]},
+    }
+
+
+def _report(sweep: "RemoteSweep", head: dict[str, Any], params: SamplingParams) -> dict[str, Any]:
+    from spec_cli.bench.remote import server_record, server_words
+
+    report = build_report(
+        sweep.plan,
+        sweep.results,
+        head=head | server_record(sweep),
         failures={},
         forwards=[],
         found={},
         is_checked=False,
     )
-    report["why"]["words"] += server_words(sweep.drafted, by_arm)
+    report["why"]["words"] += server_words(sweep, params.max_tokens)
     return report
 
 

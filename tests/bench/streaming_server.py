@@ -9,6 +9,12 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+COMPLETE = ("fine", "as-transformers", "uncounted")
+BROKEN_EVENTS = {
+    "garbage": "{oops",
+    "error-event": '{"error": {"message": "broken"}}',
+    "error-words": '{"error": "out of memory"}',
+}
 BEHAVIOURS = ("fine", "stalls", "500", "closes", "no-end", "garbage", "error-event")
 
 
@@ -24,7 +30,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """Models and metrics."""
         if self.path.endswith("/models"):
-            self._send(json.dumps({"data": [{"id": "tiny"}]}))
+            self._send(json.dumps({"object": "list", "data": self.server.models}))
         elif self.path == "/metrics" and self.server.has_metrics:
             count = len(self.server.bodies)
             self._send(
@@ -44,8 +50,15 @@ class _Handler(BaseHTTPRequestHandler):
         behaviour = self.server.behaviour
         if behaviour == "mixed":
             behaviour = BEHAVIOURS[number % len(BEHAVIOURS)]
+        unknown = [name for name in self.server.unknown_fields if name in body]
+        if unknown:
+            self._send(json.dumps({"detail": f"Unexpected fields: {unknown}"}), 422)
+            return
         if behaviour == "500":
             self.send_error(500)
+            return
+        if behaviour == "loading":
+            self._send(json.dumps({"error": {"message": "Loading model", "code": 503}}), 503)
             return
         with contextlib.suppress(OSError):
             self._stream(body, behaviour)
@@ -55,27 +68,38 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
-        for number in range(body["max_tokens"]):
+        length = body["max_tokens"]
+        if self.server.eos_after is not None and not body.get("ignore_eos"):
+            length = min(length, self.server.eos_after)
+        for number in range(length):
             time.sleep(self.server.token_s)
-            self._event({"choices": [{"index": 0, "delta": {"content": "x"}}]})
-            if number == 2 and behaviour != "fine":
+            self._event({"choices": [{"index": 0, "delta": {self.server.text_field: "x"}}]})
+            if number == 2 and behaviour not in COMPLETE:
                 break
         if behaviour == "stalls":
             self.server.stop.wait(20)
         elif behaviour == "closes":
             self.connection.shutdown(socket.SHUT_RDWR)
             return
-        elif behaviour == "garbage":
-            self._chunk("data: {oops\n\n")
-        elif behaviour == "error-event":
-            self._event({"error": {"message": "broken"}})
-        elif behaviour == "fine":
-            self._event({"choices": [{"index": 0, "delta": {}, "finish_reason": "length"}]})
+        elif behaviour in COMPLETE:
+            self._end(body, behaviour, length)
+        elif behaviour in BROKEN_EVENTS:
+            self._chunk(f"data: {BROKEN_EVENTS[behaviour]}\n\n")
+        self._chunk("")
+
+    def _end(self, body: dict[str, Any], behaviour: str, length: int) -> None:
+        """Why it ended, how many tokens there were, and the end mark: as the server does it."""
+        end = {"choices": [{"index": 0, "delta": {}, "finish_reason": "length"}]}
+        if behaviour == "as-transformers":
+            # The count comes with the reason, and no end mark.
+            self._event(end | {"usage": {"prompt_tokens": 5, "completion_tokens": length}})
+            return
+        self._event(end)
+        if behaviour == "fine":
             usage = {"prompt_tokens": 5, "completion_tokens": body["max_tokens"] + 2}
             timings = {"draft_n": 10, "draft_n_accepted": 7} if self.server.has_timings else {}
             self._event({"choices": [], "usage": usage, "timings": timings})
-            self._chunk("data: [DONE]\n\n")
-        self._chunk("")
+        self._chunk("data: [DONE]\n\n")
 
     def _event(self, record: dict[str, Any]) -> None:
         self._chunk(f"data: {json.dumps(record)}\n\n")
@@ -85,9 +109,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
         self.wfile.flush()
 
-    def _send(self, text: str) -> None:
+    def _send(self, text: str, status: int = 200) -> None:
         data = text.encode()
-        self.send_response(200)
+        self.send_response(status)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)
@@ -102,6 +126,10 @@ class StreamingServer(ThreadingHTTPServer):
     def __init__(self, behaviour: str, **options: Any) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.behaviour = behaviour
+        self.models = options.get("models", [{"id": "tiny"}])
+        self.unknown_fields = options.get("unknown_fields", ())
+        self.eos_after = options.get("eos_after")
+        self.text_field = options.get("text_field", "content")
         self.has_metrics = options.get("has_metrics", False)
         self.has_timings = options.get("has_timings", False)
         self.token_s = options.get("token_s", 0.005)

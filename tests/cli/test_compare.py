@@ -371,6 +371,44 @@ def test_endpoint():
     assert f"{fast.url} counts 560 draft tokens" in report["why"]["words"][-1]
 
 
+def test_endpoint_as_transformers_serve():
+    """A server that refuses a field, ends its answers itself and has another model's name."""
+    models = [{"id": "a"}, {"id": "b", "status": {"value": "loaded"}}]
+    with (
+        serving("fine", has_metrics=True) as first,
+        serving(
+            "as-transformers", unknown_fields=("ignore_eos",), eos_after=4, models=models
+        ) as second,
+    ):
+        result = invoke(
+            "compare", "--endpoint", first.url, "--endpoint", second.url, "-n", 8, "--rate", "50",
+            "--num-requests", 3, "--max-seconds", 8, "-o", "json", "hello",
+        )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert f"{second.url} offers 2 models; b is asked" in result.stderr
+
+    report = json.loads(result.stdout)
+    assert [each["model"] for each in report["servers"]] == ["tiny", "b"]
+    assert [each["left_out_fields"] for each in report["servers"]] == [[], ["ignore_eos"]]
+    words = " ".join(report["why"]["words"])
+    assert f"{second.url} refuses ignore_eos" in words
+    assert f"{second.url} wrote 4 tokens an answer, 4.0 on average, where 8 were asked for" in words
+    assert [cell["num_completed"] for cell in report["sweep"][0]["arms"]] == [3, 3]
+
+
+def test_endpoint_tells_events():
+    """JSON lines begin and end as those of local arms."""
+    with serving("fine") as server:
+        result = invoke(
+            "compare", "--endpoint", server.url, "-n", 4, "--rate", "50", "--num-requests", 2,
+            "--max-seconds", 8, "-q", "-o", "jsonl", "hello",
+        )  # fmt: skip
+
+    start, cell, end = map(json.loads, result.stdout.splitlines())
+    assert (start["event"], cell["event"], end["event"]) == ("start", "cell", "end")
+    assert start["id"] == end["report"]["id"]
+
+
 def test_endpoint_without_an_answer_fails():
     """Exit 1; an option of local arms is refused; a key is not written down."""
     with serving("500") as server:
