@@ -63,7 +63,8 @@ class FakeRunner:
         for item in inputs:
             start = len(item.row.token_ids)
             assert item.token_ids, "an input has at least one token"
-            item.row.token_ids.extend(item.token_ids)
+            token_ids = item.token_ids if item.drawn is None else item.drawn.tolist()
+            item.row.token_ids.extend(token_ids)
             self.positions.extend(range(start, len(item.row.token_ids)))
             assert len(item.row.token_ids) <= self.context_length
             length = len(item.row.token_ids)

@@ -5,12 +5,16 @@ from typing import Protocol
 
 import torch
 
+UNREAD = -1
+"""Stands for a token that only the device knows so far; equal to no token's id."""
+
 
 class Row(Protocol):
     """A place for the keys and values of one sequence.
 
     Attributes:
         token_ids: The tokens whose keys and values it holds; the next forward continues there.
+            Whoever has it hold UNREAD puts the id in that place when the host has read it.
     """
 
     token_ids: list[int]
@@ -24,11 +28,14 @@ class RowInput:
         row: Where their keys and values go.
         token_ids: At least one token; they follow the tokens that the row holds.
         num_logits: How many of the last tokens want logits, 0 to `len(token_ids)`.
+        drawn: int64 `[1]` on the device, where the input is one token that was chosen there: the
+            forward takes it as it is, and `token_ids` may hold UNREAD.
     """
 
     row: Row
     token_ids: list[int]
     num_logits: int
+    drawn: torch.Tensor | None = None
 
 
 class Runner(Protocol):
@@ -73,6 +80,9 @@ class Runner(Protocol):
 
     def forward(self, inputs: list[RowInput]) -> torch.Tensor:
         """Process the inputs of several rows in one forward.
+
+        Args:
+            inputs: Of different rows; either all are `drawn` or none is.
 
         Returns:
             float32 `[M, V]`: the logits asked for, inputs in their order.

@@ -68,7 +68,7 @@ def cut_inputs(inputs: list[RowInput], size: int) -> list[list[tuple[int, RowInp
                 room = size
             part, token_ids = token_ids[:room], token_ids[room:]
             num_logits = min(len(part), max(0, item.num_logits - len(token_ids)))
-            batches[-1].append((index, RowInput(item.row, part, num_logits)))
+            batches[-1].append((index, RowInput(item.row, part, num_logits, item.drawn)))
             room -= len(part)
     return batches
 

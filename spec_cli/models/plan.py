@@ -16,6 +16,7 @@ import torch
 
 from spec_cli.models.attention import ScoreOptions, attend
 from spec_cli.models.slots import Slab, SlotRow
+from spec_cli.sampling.device import upload
 
 _MIN_KV = 64
 _KV_TILE = 512
@@ -132,8 +133,8 @@ class Group:
 
     def _build_mask(self, window: int | None, groups: int, like: torch.Tensor) -> torch.Tensor:
         device = like.device
-        starts = torch.tensor([span.start for span in self.spans], device=device)  # [B]
-        counts = torch.tensor([span.count for span in self.spans], device=device)
+        extents = upload([[span.start, span.count] for span in self.spans], device)  # [B, 2]
+        starts, counts = extents.unbind(dim=1)
         offsets = torch.arange(self.query_length, device=device)
         positions = starts[:, None] + torch.minimum(offsets, counts[:, None] - 1)  # [B, Q]
         slots = torch.arange(self.kv_length, device=device)
@@ -155,10 +156,7 @@ class Group:
                 padded += [first + min(i, span.count - 1) for i in range(self.query_length)]
                 packed += [b * self.query_length + i for i in range(span.count)]
                 first += span.count
-            self._cache[key] = (
-                torch.tensor(padded, device=device),
-                torch.tensor(packed, device=device),
-            )
+            self._cache[key] = (upload(padded, device), upload(packed, device))
         pair: tuple[torch.Tensor, torch.Tensor] = self._cache[key]
         return pair
 
@@ -208,9 +206,7 @@ class ForwardPlan:
     def store(self, layer: int, key: torch.Tensor, value: torch.Tensor) -> None:
         """Write the new keys and values `[1, H, N, D]` of a layer to their slots."""
         if key.device not in self._indices:
-            self._indices[key.device] = [
-                torch.tensor(slots, device=key.device) for _, _, slots in self._writes
-            ]
+            self._indices[key.device] = [upload(slots, key.device) for _, _, slots in self._writes]
         keys, values = key[0].transpose(0, 1), value[0].transpose(0, 1)  # [N, H, D]
         for (slab, first, slots), index in zip(
             self._writes, self._indices[key.device], strict=True

@@ -15,6 +15,7 @@ from spec_cli.models.plan import ForwardPlan, Span
 from spec_cli.models.quiet import quiet_transformers
 from spec_cli.models.shared_layers import redirect_shared_layers
 from spec_cli.models.slots import LayerShape, SlotRow, SlotStore
+from spec_cli.sampling.device import upload
 
 
 class SlotCache(Cache):
@@ -155,15 +156,17 @@ class ModelRunner:
             positions += range(start, start + len(item.token_ids))
             wanted[i] = list(range(len(token_ids) - item.num_logits, len(token_ids)))
         keep = [index for indices in wanted for index in indices]
-        logits = self._run_shaped(token_ids, positions, keep, spans)
+        drawn = [token for i in order if (token := inputs[i].drawn) is not None]
+        packed = torch.cat(drawn).to(self._device) if drawn else upload(token_ids, self._device)
+        logits = self._run_shaped(packed, positions, keep, spans)
         for item in inputs:
             item.row.token_ids.extend(item.token_ids)
         return logits
 
     def _run_shaped(
-        self, token_ids: list[int], positions: list[int], keep: list[int], spans: list[Span]
+        self, token_ids: torch.Tensor, positions: list[int], keep: list[int], spans: list[Span]
     ) -> torch.Tensor:
-        """Run one packed row, padded where the shapes are fixed."""
+        """Run one packed row `[N]`, padded where the shapes are fixed."""
         if self.shapes is None:
             return self._run(token_ids, positions, keep, ForwardPlan(spans))
         size = self.shapes.padded(len(token_ids))
@@ -171,30 +174,30 @@ class ModelRunner:
         plan = ForwardPlan(spans, pad_to=size, tile=self.shapes.tile)
         # The output layer is a product too: it gets all tokens, or none.
         logits = self._run(
-            token_ids + token_ids[:1] * num_padding,
+            torch.cat((token_ids, token_ids[:1].expand(num_padding))),
             positions + [0] * num_padding,
             list(range(size)) if keep else [],
             plan,
         )
-        return logits[keep]
+        return logits[upload(keep, logits.device)]
 
     def _run(
         self,
-        token_ids: list[int],
+        token_ids: torch.Tensor,
         positions: list[int],
         keep: list[int],
         plan: ForwardPlan | LayerProbe,
     ) -> torch.Tensor:
-        """The model's forward on one packed row; returns float32 `[M, V]`."""
+        """The model's forward on one packed row `[N]`; returns float32 `[M, V]`."""
         device = self._device
         output = self._model(
-            input_ids=torch.tensor([token_ids], device=device),  # [1, N]
-            position_ids=torch.tensor([positions], device=device),  # [1, N]
+            input_ids=token_ids[None],  # [1, N]
+            position_ids=upload([positions], device),  # [1, N]
             # A 4-D mask passes through transformers untouched; the plan knows what is visible.
             attention_mask=torch.zeros(1, 1, 1, 1, device=device),
             cache=SlotCache(plan),
             use_cache=True,
-            logits_to_keep=torch.tensor(keep, dtype=torch.int64, device=device),
+            logits_to_keep=upload(keep, device),
             slots=plan,
         )
         return self._fit_vocabulary(output.logits[0].float())
@@ -208,7 +211,7 @@ class ModelRunner:
     def _probe(self) -> tuple[LayerProbe, int]:
         probe = LayerProbe()
         with torch.inference_mode(), quiet_transformers():
-            width = self._run([0], [0], [0], probe).shape[-1]
+            width = self._run(upload([0], self._device), [0], [0], probe).shape[-1]
         # A file may use the interface for its image layers and not for its text.
         if probe.windows.keys() != probe.shapes.keys():
             raise _keeps_attention(self._model)

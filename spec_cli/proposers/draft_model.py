@@ -1,14 +1,17 @@
 """A smaller model guesses: it runs ahead of the target in its own cache."""
 
 from dataclasses import dataclass, field
+from itertools import islice
 
 import torch
 
+from spec_cli.core.params import SamplingParams
 from spec_cli.core.proposal import Proposal
 from spec_cli.core.sequence import Sequence
-from spec_cli.models.base import Row, RowInput, Runner
+from spec_cli.models.base import UNREAD, Row, RowInput, Runner
 from spec_cli.proposers.base import DraftRequest, Outlook
 from spec_cli.sampling.choose import choose, probabilities
+from spec_cli.sampling.device import upload
 from spec_cli.sampling.noise import Purpose
 from spec_cli.sampling.processors import Block
 from spec_cli.sampling.verify import VerifyMode
@@ -16,20 +19,37 @@ from spec_cli.sampling.verify import VerifyMode
 
 @dataclass(slots=True)
 class _Run:
-    """The draft of one row while it grows."""
+    """The draft of one row while it grows.
+
+    Attributes:
+        drawn: Its tokens, each int64 `[1]` on the device.
+        token_ids: As many of them as the host has read.
+        probs: What each was sampled from, float32 `[V]`; empty where nobody asks.
+    """
 
     request: DraftRequest
     row: Row
+    drawn: list[torch.Tensor] = field(default_factory=list)
     token_ids: list[int] = field(default_factory=list)
     probs: list[torch.Tensor] = field(default_factory=list)
     is_done: bool = False
 
+    @property
+    def params(self) -> SamplingParams:
+        """Of its request."""
+        return self.request.sequence.request.params
+
+    @property
+    def num_unread(self) -> int:
+        """How many of its tokens only the device knows."""
+        return len(self.drawn) - len(self.token_ids)
+
     def block(self) -> Block:
         """What its next token is chosen from."""
         sequence = self.request.sequence
-        history = sequence.token_ids + self.token_ids
-        request = sequence.request
-        return Block(request.params, request.seed, history, sequence.num_prompt_tokens)
+        draft = self.token_ids + [UNREAD] * self.num_unread
+        history = sequence.token_ids + draft
+        return Block(self.params, sequence.request.seed, history, sequence.num_prompt_tokens)
 
 
 class DraftModelProposer:
@@ -38,6 +58,11 @@ class DraftModelProposer:
     With coupled verification its tokens are chosen by the target's own noise, so that the two
     agree as often as their distributions do; with rejection they are sampled from its distribution,
     which is handed on. What the cache lacks, whatever the reason, is caught up when it is asked.
+
+    Tokens stay on the device from pass to pass, and the host reads a whole draft once, at its end:
+    the noise goes by seed and position, which it knows. Two things take a look at every pass:
+    `p_min`, which ends a draft by what the model says, and penalties, which count the draft's own
+    tokens.
     """
 
     def __init__(
@@ -104,8 +129,9 @@ class DraftModelProposer:
         runs = [_Run(request, self._rows[request.sequence.request_id]) for request in requests]
         self._start(runs)
         while active := [run for run in runs if not run.is_done]:
-            inputs = [RowInput(run.row, run.token_ids[-1:], 1) for run in active]
+            inputs = [RowInput(run.row, [UNREAD], 1, run.drawn[-1]) for run in active]
             self._extend(active, self._runner.forward(inputs))
+        _read(runs)
         return [
             Proposal(tuple(run.token_ids), "draft", torch.stack(run.probs) if run.probs else None)
             for run in runs
@@ -145,23 +171,25 @@ class DraftModelProposer:
         if self._num_token_ids < logits.shape[-1]:
             logits[:, self._num_token_ids :] = float("-inf")
         if self._never_propose:
-            logits[:, self._never_propose] = float("-inf")
+            logits.index_fill_(1, upload(self._never_propose, logits.device), float("-inf"))
+        if any(run.params.has_penalties for run in runs):
+            _read(runs)
         blocks = [run.block() for run in runs]
         sampled = self._verify == "rejection"
         chosen = choose(logits, blocks, Purpose.DRAFT if sampled else Purpose.TARGET)
         probs = probabilities(logits, blocks) if sampled else None
         doubtful = self._is_doubtful(logits, chosen)
-        for i, (run, token_id) in enumerate(zip(runs, chosen.tolist(), strict=True)):
-            has_probs = probs is not None and not run.request.sequence.request.params.is_greedy
+        for i, run in enumerate(runs):
+            has_probs = probs is not None and not run.params.is_greedy
             # Dropping a sampled token for what it is would bias the rest (algorithms.md, 2.3):
             # under rejection it is kept, and drafting stops behind it.
             if doubtful[i] and not has_probs:
                 run.is_done = True
                 continue
-            run.token_ids.append(token_id)
+            run.drawn.append(chosen[i : i + 1])
             if has_probs and probs is not None:
                 run.probs.append(probs[i])
-            run.is_done = doubtful[i] or len(run.token_ids) >= run.request.num_draft_tokens
+            run.is_done = doubtful[i] or len(run.drawn) >= run.request.num_draft_tokens
 
     def _is_doubtful(self, logits: torch.Tensor, chosen: torch.Tensor) -> list[bool]:
         if self._p_min <= 0.0:
@@ -181,3 +209,16 @@ class DraftModelProposer:
             self._runner.truncate(row, agreed)
         self._agreed[sequence.request_id] = agreed
         return committed[agreed:]
+
+
+def _read(runs: list[_Run]) -> None:
+    """Bring to the host, all at once, the tokens it has not read, and tell the rows."""
+    unread = [token for run in runs for token in run.drawn[len(run.token_ids) :]]
+    if not unread:
+        return
+    token_ids = iter(torch.cat(unread).tolist())
+    for run in runs:
+        run.token_ids += islice(token_ids, run.num_unread)
+        # The row holds the committed tokens, then the draft's, save those not yet processed.
+        held, start = run.row.token_ids, len(run.request.sequence)
+        held[start:] = run.token_ids[: len(held) - start]

@@ -3,6 +3,7 @@
 import torch
 
 from spec_cli.core.params import SamplingParams
+from spec_cli.sampling.device import upload
 from spec_cli.sampling.noise import Purpose, gumbel, stream_key
 from spec_cli.sampling.processors import Block, Distribution, distribution, penalize
 
@@ -40,17 +41,21 @@ def choose_rows(
     Returns:
         int64 `[N]`.
     """
-    if all(each.is_greedy for each in params):
-        return logits.argmax(dim=-1)
+    groups = _group(params)
+    if len(groups) == 1:
+        return _choose_alike(logits, params[0], keys)
     chosen = torch.empty(logits.shape[0], dtype=torch.int64, device=logits.device)  # [N]
-    for shared, rows in _group(params):
-        part = logits if len(rows) == logits.shape[0] else logits[rows]
-        if shared.is_greedy:
-            chosen[rows] = part.argmax(dim=-1)
-        else:
-            noise_keys = torch.tensor([keys[row] for row in rows], device=logits.device)
-            chosen[rows] = draw(distribution(part, shared), noise_keys)
+    for shared, rows in groups:
+        index = upload(rows, logits.device)
+        chosen[index] = _choose_alike(logits[index], shared, [keys[row] for row in rows])
     return chosen
+
+
+def _choose_alike(logits: torch.Tensor, params: SamplingParams, keys: list[int]) -> torch.Tensor:
+    """Choose one token per row, int64 `[N]`; the rows share their parameters."""
+    if params.is_greedy:
+        return logits.argmax(dim=-1)
+    return draw(distribution(logits, params), upload(keys, logits.device))
 
 
 def draw(dist: Distribution, keys: torch.Tensor) -> torch.Tensor:
@@ -73,22 +78,29 @@ def draw(dist: Distribution, keys: torch.Tensor) -> torch.Tensor:
 def probabilities(logits: torch.Tensor, blocks: list[Block]) -> torch.Tensor:
     """The distribution each row's token follows, float32 `[N, V]`; one-hot where greedy."""
     logits = penalize(logits, blocks)
-    probs = torch.empty_like(logits)
     params = [block.params for block in blocks for _ in range(block.num_rows)]
-    for shared, rows in _group(params):
-        part = logits[rows]
-        if shared.is_greedy:
-            best = part.argmax(dim=-1, keepdim=True)
-            probs[rows] = torch.zeros_like(part).scatter_(1, best, 1.0)
-        else:
-            probs[rows] = distribution(part, shared).probs(logits.shape[-1])
+    groups = _group(params)
+    if len(groups) == 1:
+        return _probabilities_alike(logits, params[0])
+    probs = torch.empty_like(logits)
+    for shared, rows in groups:
+        index = upload(rows, logits.device)
+        probs[index] = _probabilities_alike(logits[index], shared)
     return probs
 
 
+def _probabilities_alike(logits: torch.Tensor, params: SamplingParams) -> torch.Tensor:
+    """The distributions of rows that share their parameters, float32 `[N, V]`."""
+    if params.is_greedy:
+        return torch.zeros_like(logits).scatter_(1, logits.argmax(dim=-1, keepdim=True), 1.0)
+    return distribution(logits, params).probs(logits.shape[-1])
+
+
 def _group(params: list[SamplingParams]) -> list[tuple[SamplingParams, list[int]]]:
-    """Rows that share temperature, top-k, top-p and min-p."""
+    """Rows that are greedy, or share temperature, top-k, top-p and min-p."""
     groups: dict[tuple[float, ...], tuple[SamplingParams, list[int]]] = {}
     for row, each in enumerate(params):
-        key = (each.temperature, each.top_k, each.top_p, each.min_p)
+        shape = (each.temperature, each.top_k, each.top_p, each.min_p)
+        key = () if each.is_greedy else shape
         groups.setdefault(key, (each, []))[1].append(row)
     return list(groups.values())

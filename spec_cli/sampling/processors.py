@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from spec_cli.core.params import SamplingParams
+from spec_cli.sampling.device import looks_are_free, upload
 
 _FIRST_CANDIDATES = 1024
 _COLDEST = 1e-30
@@ -25,7 +26,8 @@ class Block:
     Attributes:
         params: Sampling parameters.
         seed: The request's seed.
-        history: The tokens before the first row's token, as a list nobody changes meanwhile.
+        history: The tokens before the first row's token, as a list nobody changes meanwhile. What
+            they are matters to penalties alone; how many they are, to the noise.
         num_prompt_tokens: How many of them are prompt.
         draft: Draft tokens; the block has `len(draft) + 1` rows.
     """
@@ -99,13 +101,13 @@ def _penalize_block(logits: torch.Tensor, block: Block) -> None:
             seen.add(block.draft[i - 1])
             counts[block.draft[i - 1]] += 1
         if params.repetition_penalty != 1.0:
-            ids = torch.tensor(sorted(seen), device=row.device)  # [unique tokens]
+            ids = upload(sorted(seen), row.device)  # [unique tokens]
             values = row[ids]
             factor = params.repetition_penalty
             row[ids] = torch.where(values > 0, values / factor, values * factor)
         if counts and (params.presence_penalty or params.frequency_penalty):
-            ids = torch.tensor(list(counts), device=row.device)
-            times = torch.tensor(list(counts.values()), dtype=row.dtype, device=row.device)
+            ids = upload(list(counts), row.device)
+            times = upload(list(counts.values()), row.device, row.dtype)
             row[ids] -= params.presence_penalty + params.frequency_penalty * times
 
 
@@ -132,13 +134,15 @@ def distribution(logits: torch.Tensor, params: SamplingParams) -> Distribution:
 
 def _most_likely(logits: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
     """The k largest entries of each row, descending, ties to the lowest id."""
-    values, ids = logits.topk(k, dim=-1)  # [N, k]
-    if bool(((logits >= values[:, -1:]).sum(dim=-1) > k).any()):
-        values, ids = torch.sort(logits, dim=-1, descending=True, stable=True)
-        return values[:, :k], ids[:, :k]
-    ids, order = ids.sort(dim=-1)
-    values, again = torch.sort(values.gather(1, order), dim=-1, descending=True, stable=True)
-    return values, ids.gather(1, again)
+    if looks_are_free(logits.device):
+        values, ids = logits.topk(k, dim=-1)  # [N, k]
+        if not bool(((logits >= values[:, -1:]).sum(dim=-1) > k).any()):
+            ids, order = ids.sort(dim=-1)
+            values = values.gather(1, order)
+            values, again = torch.sort(values, dim=-1, descending=True, stable=True)
+            return values, ids.gather(1, again)
+    values, ids = torch.sort(logits, dim=-1, descending=True, stable=True)
+    return values[:, :k], ids[:, :k]
 
 
 def _nucleus(
@@ -146,17 +150,16 @@ def _nucleus(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The smallest set of most likely entries that reaches top_p (Holtzman et al. 2020).
 
-    Sorting a whole vocabulary takes longer than a small model's forward; the nucleus is nearly
-    always found among the first thousand.
+    On a CPU, sorting a whole vocabulary takes longer than a small model's forward; the nucleus is
+    nearly always found among the first thousand.
     """
     log_total = logits.logsumexp(dim=-1, keepdim=True)  # [N, 1]
+    values, vocab_size = logits, logits.shape[-1]
     if ids is None:
-        values, ids = _most_likely(logits, min(_FIRST_CANDIDATES, logits.shape[-1]))
-        reached = (values - log_total).exp().sum(dim=-1)
-        if bool((reached < top_p).any()) and values.shape[-1] < logits.shape[-1]:
+        count = min(_FIRST_CANDIDATES, vocab_size) if looks_are_free(logits.device) else vocab_size
+        values, ids = _most_likely(logits, count)
+        if count < vocab_size and bool(((values - log_total).exp().sum(dim=-1) < top_p).any()):
             values, ids = torch.sort(logits, dim=-1, descending=True, stable=True)
-    else:
-        values = logits
     probs = (values - log_total).exp()
     before = probs.cumsum(dim=-1) - probs  # mass of the entries ahead
     dropped = before >= top_p

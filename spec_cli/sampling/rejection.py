@@ -8,6 +8,7 @@ import torch
 
 from spec_cli.core.proposal import Proposal, Verification
 from spec_cli.sampling.choose import probabilities
+from spec_cli.sampling.device import upload
 from spec_cli.sampling.noise import Purpose, gumbel, stream_key, uniform
 from spec_cli.sampling.processors import Block
 
@@ -30,7 +31,7 @@ def verify_rejection(
     rows.clamp_(max=p.shape[0] - 1)
     real = drafts >= 0
     x = drafts.clamp(min=0)
-    q = _draft_probabilities(proposals, k_max, device)  # of the draft tokens, [B, k_max]
+    q = _draft_probabilities(proposals, x)  # of the draft tokens, [B, k_max]
     kept = real & (accept * q < p[rows, x])
     num_accepted = kept.long().cumprod(dim=1).sum(dim=1)  # [B]
 
@@ -62,22 +63,24 @@ def _draft_table(
         )
         drafts.append(list(block.draft) + [-1] * (k_max - len(block.draft)))
     return (
-        torch.tensor(starts, device=device),
-        torch.tensor(accept, dtype=torch.float64, device=device),
-        torch.tensor(drafts, device=device),
+        upload(starts, device),
+        upload(accept, device, torch.float64),
+        upload(drafts, device),
     )
 
 
-def _draft_probabilities(
-    proposals: list[Proposal], k_max: int, device: torch.device
-) -> torch.Tensor:
-    """What each draft token's own distribution gave it, `[B, k_max]`; 1 where one-hot."""
-    q = torch.ones(len(proposals), k_max, device=device)
+def _draft_probabilities(proposals: list[Proposal], x: torch.Tensor) -> torch.Tensor:
+    """What each draft token of `x`, `[B, k_max]`, was given by its own distribution; 1 if one-hot.
+
+    Returns:
+        float32 `[B, k_max]`.
+    """
+    q = torch.ones(x.shape, device=x.device)
     for b, proposal in enumerate(proposals):
         if proposal.draft_probs is not None and proposal.token_ids:
-            ids = torch.tensor(proposal.token_ids, device=device)
-            probs = proposal.draft_probs.gather(1, ids[:, None]).squeeze(1)
-            q[b, : len(ids)] = probs.to(device)
+            num = len(proposal.token_ids)
+            probs = proposal.draft_probs.to(x.device)
+            q[b, :num] = probs.gather(1, x[b, :num, None]).squeeze(1)
     return q
 
 
@@ -90,7 +93,8 @@ def _rejected_distribution(
     for b, proposal in enumerate(proposals):
         if proposal.draft_probs is not None and proposal.token_ids:
             probs = proposal.draft_probs.to(final.device)
-            q[b] = probs[num_accepted[b].clamp(max=probs.shape[0] - 1)]
+            # Indexed by a tensor of one dimension: for one of none the host would fetch the number.
+            q[b] = probs[num_accepted[b : b + 1].clamp(max=probs.shape[0] - 1)].squeeze(0)
     return q
 
 
@@ -104,7 +108,7 @@ def _draw_final(
     """
     device = final.device
     k_max = max(len(block.draft) for block in blocks)
-    keys = torch.tensor(
+    keys = upload(
         [
             [
                 [stream_key(b.seed, b.position + i, purpose) for i in range(k_max + 1)]
@@ -112,7 +116,7 @@ def _draw_final(
             ]
             for b in blocks
         ],
-        device=device,
+        device,
     )  # [B, 2, k_max + 1]
     picked = keys[torch.arange(len(blocks), device=device), rejected.long(), num_accepted]
     ids = torch.arange(final.shape[-1], device=device)

@@ -18,6 +18,7 @@ import torch
 
 from spec_cli.core.proposal import Proposal, Verification
 from spec_cli.sampling.choose import choose, choose_rows
+from spec_cli.sampling.device import looks_are_free
 from spec_cli.sampling.noise import Purpose, stream_key
 from spec_cli.sampling.processors import Block, penalize
 from spec_cli.sampling.rejection import verify_rejection
@@ -41,7 +42,7 @@ def verify(
     )
     if mode == "rejection" and sampled:
         return verify_rejection(logits, blocks, proposals)
-    if sampled and logits.device.type == "cpu":
+    if sampled and looks_are_free(logits.device):
         return _verify_one_by_one(logits, blocks)
     chosen = choose(logits, blocks, Purpose.TARGET).tolist()
     verifications = []

@@ -6,12 +6,16 @@ import pytest
 import torch
 
 from spec_cli.core.errors import UsageError
-from spec_cli.models.base import RowInput
+from spec_cli.models.base import UNREAD, RowInput
 from spec_cli.models.budget import MemoryBudget
+from spec_cli.models.exact import FixedShapes
 from spec_cli.models.runner import ModelRunner
 from spec_cli.models.slots import SlotRow
 from tests import tiny
+from tests.accelerator import Accelerator
 
+EXPERTS = ("mixtral", "qwen3_moe", "gpt_oss")
+"""They count tokens per expert by an operator that a CPU has only for other numbers."""
 TEXT = [random.Random(0).randrange(tiny.VOCAB) for _ in range(40)]
 
 
@@ -64,6 +68,41 @@ def test_logits_come_in_the_order_of_the_inputs() -> None:
 
     assert torch.allclose(got, torch.cat(want), atol=1e-4)
     assert got.dtype == torch.float32
+
+
+@pytest.mark.parametrize("shapes", [None, FixedShapes((2, 4), 4)])
+def test_tokens_that_only_the_device_knows(shapes: FixedShapes | None) -> None:
+    """A token handed over on the device scores as from the host; its row holds UNREAD for it."""
+    runner = make()
+    runner.shapes = shapes
+    rows = [take(runner, length) for length in (200, 64, 100, 64, 100)]
+    for i, row in enumerate(rows):
+        runner.forward([RowInput(row, TEXT[: 3 + i], 0)])
+    order = (2, 0, 4, 3, 1)
+    got = runner.forward([RowInput(rows[i], [UNREAD], 1, torch.tensor([30 + i])) for i in order])
+
+    assert [row.token_ids[-1] for row in rows] == [UNREAD] * 5
+    for row in rows:
+        runner.truncate(row, len(row.token_ids) - 1)
+    assert torch.equal(got, runner.forward([RowInput(rows[i], [30 + i], 1) for i in order]))
+
+
+@pytest.mark.parametrize("family", [f for f in tiny.FAMILIES if f not in EXPERTS])
+def test_a_forward_waits_for_nothing(family: str) -> None:
+    """On an accelerator a forward of prompts, drafts and single tokens reads nothing back."""
+    accelerator = Accelerator()
+    with torch.inference_mode(), accelerator:
+        runner = ModelRunner(
+            accelerator.put(tiny.slotted(family)),
+            context_length=tiny.CONTEXT,
+            budget=MemoryBudget(10**9),
+        )
+        rows = [take(runner) for _ in range(3)]
+        accelerator.reads.clear()
+        for sizes in ((9, 1, 20), (1, 5, 1)):
+            runner.forward([RowInput(r, TEXT[:n], 1) for r, n in zip(rows, sizes, strict=True)])
+
+    assert accelerator.reads == []
 
 
 def test_no_logits() -> None:
