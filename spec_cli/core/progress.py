@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-StageName = Literal["download", "convert", "load", "pack", "calibrate"]
+StageName = Literal["download", "convert", "load", "pack", "shape", "calibrate"]
 
 
 @dataclass(frozen=True, slots=True)

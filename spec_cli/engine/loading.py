@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from spec_cli.core.byte_size import format_bytes
 from spec_cli.core.config import EngineConfig
 from spec_cli.core.errors import InsufficientMemoryError, SpecCliError, UsageError
-from spec_cli.core.progress import ReportStage
+from spec_cli.core.progress import ReportStage, Stage
 from spec_cli.models.base import Runner
 from spec_cli.models.budget import MemoryBudget
 from spec_cli.models.checkpoint import ModelFiles
@@ -148,6 +148,7 @@ def load_target(config: EngineConfig, found: FoundModel, report: ReportStage) ->
     if config.exact:
         if not isinstance(runner, ModelRunner):
             raise UsageError(f"exact is not available: {reason}.", hint="Leave out --exact.")
+        report(Stage("shape", found.files.name))
         notices.append(f"exact: {make_exact(runner, loaded.model)}.")
     off_reason = None if runner.can_roll_back else reason
     return TargetModel(

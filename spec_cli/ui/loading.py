@@ -13,6 +13,7 @@ _WORDS = {
     "convert": "Converting",
     "load": "Loading",
     "pack": "Packing",
+    "shape": "Trying shapes that keep the bits of",
     "calibrate": "Timing",
 }
 
