@@ -30,7 +30,7 @@ def answers(llm: LLM, num_rows: int, num_prompts: int = len(PROMPTS)) -> list[tu
 
 @pytest.mark.real
 def test_bfloat16_tokens_are_those_of_the_target_alone() -> None:
-    """4 prompts, 48 tokens, greedy and sampled, together and (two of them) alone, by lookup or not."""
+    """4 prompts, 48 tokens, greedy and sampled, together and two of them alone, by lookup."""
     with LLM(dtype="bfloat16", exact=True, spec="off", ctx_size=512) as llm:
         want = answers(llm, len(PROMPTS))
         llm.speculate(spec="suffix", num_draft_tokens=4)
