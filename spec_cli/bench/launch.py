@@ -12,6 +12,7 @@ from spec_cli.bench.harness import Session, StoppedError
 from spec_cli.bench.proof import Difference, Judge, differences
 from spec_cli.bench.report import Differences
 from spec_cli.bench.why import ForwardTime, measure_forwards
+from spec_cli.bench.working_memory import StepShape, largest_shapes, measure_working_bytes
 from spec_cli.bench.workload import WorkPrompt
 from spec_cli.core.errors import ContextLengthError
 from spec_cli.core.params import SamplingParams
@@ -179,6 +180,27 @@ def time_forwards(llm: "LLM", session: Session, plan: Plan) -> list[ForwardTime]
         return []
     session.reclaim()
     return measure_forwards(runner, [*_WHY_BATCHES, *plan.batches], widths, context, clock)
+
+
+def measure_steps(
+    llm: "LLM", session: Session, results: list[Results]
+) -> dict[StepShape, int | None]:
+    """Working bytes of the largest steps of every arm that the engine runs.
+
+    What was measured when the user wants an end is kept.
+    """
+    runner = llm.assembly.engine.parts.target
+    found: dict[StepShape, int | None] = {}
+    for shape in (
+        shape
+        for part in results
+        for groups in part.groups.values()
+        for shape in largest_shapes(groups)
+    ):
+        if shape not in found and not session.is_stopped():
+            session.reclaim()
+            found[shape] = measure_working_bytes(runner, shape)
+    return found
 
 
 def compare_texts(

@@ -29,15 +29,7 @@ def batch_cell(results: Results, arm: Arm, batch: int) -> dict[str, Any]:
     """The figures of one arm at one batch size."""
     groups = results.groups[batch, arm.name]
     figures = batch_figures(arm, groups, results.groups.get((batch, BASE), []))
-    logits_rows = max(
-        (
-            sum(len(row.draft_token_ids) + 1 for row in step.rows)
-            for g in groups
-            for step in g.steps
-        ),
-        default=0,
-    )
-    memory = {"kv_bytes": results.kv_bytes.get((batch, arm.name), 0), "logit_rows": logits_rows}
+    memory = {"kv_bytes": results.kv_bytes.get((batch, arm.name), 0)}
     return {**figures, "memory": memory}
 
 

@@ -88,8 +88,8 @@ def _accepted(counts: dict[str, Any]) -> str:
     )
 
 
-def _memory(memory: dict[str, int]) -> str:
-    total = sum(memory.get(name, 0) for name in ("weight_bytes", "kv_bytes", "working_bytes"))
+def _memory(memory: dict[str, int | None]) -> str:
+    total = sum(memory.get(name) or 0 for name in ("weight_bytes", "kv_bytes", "working_bytes"))
     return format_bytes(total)
 
 

@@ -91,7 +91,7 @@ def _compare_arms(job: Job, interrupts: Interrupts, screen: ScreenOptions, kept:
 def _measure(
     llm: "LLM", job: Job, view: CompareScreen, is_stopped: Callable[[], bool], kept: Kept
 ) -> dict[str, Any]:
-    from spec_cli.bench.launch import compare_texts, open_session, time_forwards
+    from spec_cli.bench.launch import compare_texts, measure_steps, open_session, time_forwards
 
     plan = job.plan
     _check_rows(llm, plan)
@@ -121,6 +121,9 @@ def _measure(
             made.parts.append(part)
             _run(llm, plan.for_lengths(), session, part, view)
             made.results.is_interrupted = part.is_interrupted
+    if not made.results.is_interrupted:
+        view.announce("measuring working memory")
+        made.working |= measure_steps(llm, session, [made.results, *made.parts])
     return report()
 
 

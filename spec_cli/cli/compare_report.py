@@ -9,6 +9,7 @@ from spec_cli.bench.comparison import Plan, Results
 from spec_cli.bench.proof import Difference
 from spec_cli.bench.report import batch_record, build_report
 from spec_cli.bench.why import ForwardTime
+from spec_cli.bench.working_memory import StepShape, largest_shapes
 from spec_cli.bench.workload import WorkPrompt
 from spec_cli.cli.report import describe_run
 from spec_cli.core.params import SamplingParams
@@ -74,6 +75,7 @@ class Measured:
         parts: Of the other lengths of prompts and answers, as far as they were run.
         forwards: Times of the target's forward.
         found: Differences of the texts.
+        working: Working bytes of the largest steps, as far as they were measured.
     """
 
     plan: Plan
@@ -82,6 +84,7 @@ class Measured:
     parts: list[Results] = field(default_factory=list)
     forwards: list[ForwardTime] = field(default_factory=list)
     found: dict[tuple[int, str], list[Difference]] = field(default_factory=dict)
+    working: dict[StepShape, int | None] = field(default_factory=dict)
 
     def report(
         self,
@@ -108,6 +111,7 @@ class Measured:
             found=self.found,
             is_checked=is_checked,
         )
+        self._add_memory(made["batches"], self.results, llm)
         made["lengths"] = []
         plan = self.plan.for_lengths()
         if len(lengths) > 1:
@@ -118,6 +122,7 @@ class Measured:
                     "prompts as they are" if input_len is None else f"{input_len:,} prompt tokens"
                 )
                 record = batch_record(plan, part, plan.batches[0], {})
+                self._add_memory([record], part, llm)
                 made["lengths"].append(
                     {
                         "title": f"{words}, {output_len:,} generated",
@@ -126,18 +131,22 @@ class Measured:
                         "batches": [record] if record["arms"] else [],
                     }
                 )
-        for record in [*made["batches"], *(b for each in made["lengths"] for b in each["batches"])]:
-            _add_memory(record["arms"], llm, self.plan.arms)
         return made
 
+    def _add_memory(self, records: list[dict[str, Any]], results: Results, llm: "LLM") -> None:
+        """Add the weights of each arm's models and what its largest step took."""
+        from spec_cli.bench.launch import weight_bytes
 
-def _add_memory(cells: list[dict[str, Any]], llm: "LLM", arms: list[Arm]) -> None:
-    """Add bytes by kind: weights of the arm's models, cache in use, logits of its largest step."""
-    from spec_cli.bench.launch import weight_bytes
+        by_name = {arm.name: arm for arm in self.plan.arms}
+        for record in records:
+            for cell in record["arms"]:
+                arm = by_name[cell["arm"]]
+                cell["memory"]["weight_bytes"] = weight_bytes(llm, arm)
+                cell["memory"]["working_bytes"] = self._working_bytes(results, record["batch"], arm)
 
-    by_name = {arm.name: arm for arm in arms}
-    width = llm.assembly.engine.parts.target.vocab_size
-    for cell in cells:
-        memory = cell["memory"]
-        memory["weight_bytes"] = weight_bytes(llm, by_name[cell["arm"]])
-        memory["working_bytes"] = 4 * width * memory.pop("logit_rows")
+    def _working_bytes(self, results: Results, batch: int, arm: Arm) -> int | None:
+        if arm.is_reference:
+            return None
+        shapes = largest_shapes(results.groups[batch, arm.name])
+        found = [self.working.get(shape) for shape in shapes]
+        return max((each for each in found if each is not None), default=None)

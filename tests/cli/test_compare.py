@@ -12,6 +12,7 @@ import pytest
 from tests.bench.streaming_server import serving
 from tests.cli.running import COMMAND, ROOT, invoke, invoke_json, run
 from tests.folders import save_text_model, text_config
+from tests.models.small_tokenizers import byte_level
 
 QUICK = ("-n", 12, "-r", 1, "--warmup", 0, "-q")
 
@@ -72,6 +73,12 @@ def test_arms_of_a_draft_model(model, draft):
     by_name = {cell["arm"]: cell for cell in report["batches"][0]["arms"]}
     weights = {name: cell["memory"]["weight_bytes"] for name, cell in by_name.items()}
     assert weights["draft k=2"] > weights["target only"] == weights["ngram k=2"]
+    width = 4 * len(byte_level())
+    for record in report["batches"]:
+        for cell in record["arms"]:
+            # At least the logits of one step of the batch, and no more than the weights here.
+            working = cell["memory"]["working_bytes"]
+            assert record["batch"] * width <= working < cell["memory"]["weight_bytes"]
     assert by_name["target only"]["speedup_measured"] == 1.0
     assert {each["batch"] for each in report["why"]["forwards"]} == {1, 2, 3, 4, 8}
 
@@ -246,6 +253,8 @@ def test_baseline_transformers(model, draft):
     assert [cell["arm"] for cell in second["arms"]] == names[:2]
     assert {cell["same_text"] for cell in first["arms"]} == {None, "yes"}
     assert all(cell["tokens_per_second"] > 0.0 for cell in first["arms"])
+    measured = [cell["memory"]["working_bytes"] is not None for cell in first["arms"]]
+    assert measured == [True, True, False, False, False]
     assert first["arms"][4]["speculative_decoding"]["num_output_tokens"] == 12
 
 
