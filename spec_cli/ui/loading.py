@@ -14,7 +14,7 @@ _WORDS = {
     "load": "Loading",
     "pack": "Packing",
     "shape": "Trying shapes that keep the bits of",
-    "calibrate": "Timing",
+    "calibrate": "Timing forwards of",
 }
 
 

@@ -28,7 +28,8 @@ def test_process_writes_no_terminal_codes(model: Path) -> None:
     assert done.returncode == 0
     for stream in (done.stdout, done.stderr):
         assert not {b"\x1b", b"\r", b"\x08"} & {stream[i : i + 1] for i in range(len(stream))}
-    assert done.stderr.decode().splitlines() == [f"Loading {model}", "Packing weights"]
+    stages = [f"Loading {model}", "Packing weights", f"Timing forwards of {model}"]
+    assert done.stderr.decode().splitlines() == stages
 
 
 def test_prompts_are_one_batch_in_their_order(model: Path) -> None:
