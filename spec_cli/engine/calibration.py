@@ -93,7 +93,8 @@ class Calibration:
             for _ in range(_REPEATS):
                 if draft is not None:
                     samples += self._time("draft", draft, drafting, 1)
-                    samples += self._time("draft", draft, drafting[:1], _CATCH_UP_TOKENS)
+                    if num_rows == 1:
+                        samples += self._time("draft", draft, drafting, _CATCH_UP_TOKENS)
                 for each in tokens_each:
                     samples += self._time("target", target, verifying, each)
         return samples
