@@ -18,7 +18,9 @@ class Chart:
         labels: Names of the positions, in order.
         series: Values of each line by its name; None where there is none.
         is_bars: Bars instead of lines.
-        places: Where the positions lie on the axis, if not at equal distances.
+        places: Where the positions lie on the axis, which then begins at 0, if not at equal
+            distances.
+        top: Where the values end, or None to fit them.
         colors: One per series, the same for an arm in every chart.
     """
 
@@ -28,6 +30,7 @@ class Chart:
     series: dict[str, list[float | None]]
     is_bars: bool = False
     places: list[float] | None = None
+    top: float | None = None
     colors: tuple[str, ...] = _COLORS
 
 
@@ -96,7 +99,7 @@ def _acceptance(report: dict[str, Any]) -> Chart:
     }
     labels = [str(position + 1) for position in range(longest)]
     title = "Drafts accepted up to and with a position, of those that reach it"
-    return Chart(title, "position in the draft", labels, series)
+    return Chart(title, "position in the draft", labels, series, top=1.0)
 
 
 def _forwards(report: dict[str, Any]) -> Chart:
@@ -127,7 +130,9 @@ def _lengths_over_time(report: dict[str, Any]) -> list[Chart]:
         for name, points in runs.items():
             at = dict(map(tuple, points))
             series[name] = [at.get(moment) for moment in moments]
-        title = f"Draft length over time at {record['rate']} requests/s"
+        rate = record["rate"]
+        load = "with all requests at once" if rate == "inf" else f"at {rate} requests/s"
+        title = f"Draft length over time {load}"
         labels = [f"{moment:.1f}" for moment in moments]
         charts.append(Chart(title, "seconds", labels, series, places=moments))
     return charts
@@ -151,9 +156,44 @@ def _labels(records: list[dict[str, Any]], key: str) -> list[str]:
 def as_svg(chart: Chart) -> str:
     """The chart as an SVG element that loads nothing from elsewhere."""
     import pygal
+
+    kind = pygal.XY if chart.places else pygal.Bar if chart.is_bars else pygal.Line
+    options: dict[str, Any] = {"x_labels": chart.labels}
+    if chart.places:
+        options = {"xrange": (0.0, chart.places[-1])}
+    if chart.top is not None:
+        options["range"] = (0.0, chart.top)
+    # One line has no legend: the title says whose it is.
+    names = "" if len(chart.series) > 1 else f": {next(iter(chart.series))}"
+    legend_height = 22 * (-(-len(chart.series) // 2) - 1)
+    drawn = kind(
+        style=_style(chart),
+        js=[],
+        width=760,
+        height=364 + legend_height,
+        title=f"{chart.title}{names}",
+        x_title=chart.axis,
+        **options,
+        legend_at_bottom=True,
+        legend_at_bottom_columns=2,
+        margin_bottom=12 + legend_height,
+        stroke_style={"width": 2.5},
+        include_x_axis=True,
+        dots_size=3 if len(chart.labels) <= 12 else 1,
+        value_formatter=lambda value: f"{value:.3g}",
+        no_prefix=False,
+        disable_xml_declaration=True,
+    )
+    for name, values in chart.series.items():
+        points = zip(chart.places, values, strict=True) if chart.places else values
+        drawn.add(name, list(points))
+    return str(drawn.render(is_unicode=True))
+
+
+def _style(chart: Chart) -> Any:
     from pygal.style import Style
 
-    style = Style(
+    return Style(
         background="transparent",
         plot_background="transparent",
         foreground="#333",
@@ -168,30 +208,6 @@ def as_svg(chart: Chart) -> str:
         major_label_font_size=12,
         legend_font_size=12,
     )
-    kind = pygal.XY if chart.places else pygal.Bar if chart.is_bars else pygal.Line
-    labels: dict[str, Any] = {} if chart.places else {"x_labels": chart.labels}
-    drawn = kind(
-        style=style,
-        js=[],
-        width=760,
-        height=360 + 22 * (len(chart.series) // 3),
-        title=chart.title,
-        x_title=chart.axis,
-        **labels,
-        legend_at_bottom=True,
-        legend_at_bottom_columns=2,
-        margin_bottom=8 + 22 * (len(chart.series) // 3),
-        stroke_style={"width": 2.5},
-        include_x_axis=True,
-        dots_size=3 if len(chart.labels) <= 12 else 1,
-        value_formatter=lambda value: f"{value:.3g}",
-        no_prefix=False,
-        disable_xml_declaration=True,
-    )
-    for name, values in chart.series.items():
-        points = zip(chart.places, values, strict=True) if chart.places else values
-        drawn.add(name, list(points))
-    return str(drawn.render(is_unicode=True))
 
 
 def as_text(chart: Chart, width: int, height: int = 16, *, is_plain: bool = False) -> str:

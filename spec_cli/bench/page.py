@@ -3,6 +3,7 @@
 import html
 import json
 import shlex
+from datetime import UTC, datetime
 from typing import Any
 
 from spec_cli.bench.charts import all_charts, as_svg
@@ -14,12 +15,12 @@ body { font: 16px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto
 h1 { font-size: 1.6rem; } h2 { font-size: 1.2rem; margin-top: 2rem; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-size: 0.875rem; font-variant-numeric: tabular-nums; }
-th, td { padding: 0.3rem 0.7rem; border-bottom: 1px solid #ddd; text-align: right;
-  white-space: nowrap; }
-th { border-bottom: 2px solid #999; } .text { text-align: left; }
+th, td { padding: 0.3rem 0.5rem; border-bottom: 1px solid #ddd; text-align: right; }
+td { white-space: nowrap; }
+th { border-bottom: 2px solid #999; vertical-align: bottom; } .text { text-align: left; }
 .charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(26rem, 1fr)); gap: 1rem; }
 figure { margin: 0; border: 1px solid #e3e3e3; border-radius: 6px; padding: 0.5rem; }
-pre { background: #f4f4f4; padding: 0.7rem; overflow-x: auto; }
+pre { background: #f4f4f4; padding: 0.7rem; white-space: pre-wrap; overflow-wrap: anywhere; }
 .note { background: #fff6e0; padding: 0.5rem 0.8rem; border-left: 4px solid #d99a00; }
 @media (max-width: 40rem) { .charts { grid-template-columns: 1fr; } }
 """
@@ -80,7 +81,9 @@ def _table(table: Table) -> str:
 
 
 def _environment(report: dict[str, Any]) -> str:
+    created = datetime.fromtimestamp(report["created"], UTC)
     facts = {
+        "created": f"{created:%Y-%m-%d %H:%M} UTC",
         "target": _model_words(report["model"]),
         "draft": _model_words(report["draft"]) if report.get("draft") else "none",
         **report["env"],

@@ -21,8 +21,10 @@ Differences = dict[tuple[int, str], list[Difference]]
 
 
 def rate_label(rate: float) -> float | str:
-    """A rate in JSON, which has no infinity."""
-    return "inf" if math.isinf(rate) else rate
+    """A rate in JSON, which has no infinity; a whole one without a point."""
+    if math.isinf(rate):
+        return "inf"
+    return int(rate) if rate.is_integer() else rate
 
 
 def batch_cell(results: Results, arm: Arm, batch: int) -> dict[str, Any]:

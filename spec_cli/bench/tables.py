@@ -98,7 +98,11 @@ def rate_table(report: dict[str, Any]) -> Table | None:
     rows = [
         _rate_row(record["rate"], cell) for record in report["sweep"] for cell in record["arms"]
     ]
-    return Table("load sweep", RATE_COLUMNS, rows) if rows else None
+    # Of a server some things cannot be known.
+    known = [i for i in range(len(RATE_COLUMNS)) if any(row[i] != "-" for row in rows)]
+    columns = tuple(RATE_COLUMNS[i] for i in known)
+    cut = [tuple(row[i] for i in known) for row in rows]
+    return Table("load sweep", columns, cut) if rows else None
 
 
 def _rate_row(rate: float | str, cell: dict[str, Any]) -> tuple[str, ...]:

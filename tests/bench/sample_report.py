@@ -74,6 +74,7 @@ def sample_report() -> dict[str, Any]:
     return {
         "model": model,
         "draft": None,
+        "created": 1_790_000_000,
         "command_line": ["spec-cli", "compare", "-k", "auto", "two words"],
         "env": {"torch": "2.13"},
         "settings": {"max_tokens": 40},

@@ -1,18 +1,13 @@
 """The HTML page in headless Chromium, and the curves."""
 
-import json
 import re
-import shutil
-import subprocess
-from pathlib import Path
 
 import pytest
 
 from spec_cli.bench.charts import Chart, all_charts, as_svg, as_text
 from spec_cli.bench.page import page
+from tests.bench.opened_page import CHROMIUM, browse, embedded_report
 from tests.bench.sample_report import sample_report
-
-CHROMIUM = shutil.which("chromium")
 
 
 def test_every_chart_has_its_data():
@@ -45,6 +40,15 @@ def test_svg_draws_every_series():
         assert svg.count('class="series serie-') >= len(chart.series)
 
 
+def test_one_line_is_named_in_the_title():
+    """It has no legend."""
+    one = Chart("Draft length", "seconds", ["1", "2"], {"suffix": [1.0, 2.0]}, places=[1.0, 2.0])
+    two = Chart("Draft length", "seconds", ["1", "2"], {"a": [1.0, 2.0], "b": [2.0, 1.0]})
+
+    assert "Draft length: suffix" in as_svg(one)
+    assert "Draft length:" not in as_svg(two)
+
+
 def test_curve_in_characters():
     """Within the width, no control characters, ASCII on demand."""
     chart = Chart("T", "x", ["1", "2", "3"], {"a": [1.0, 2.0, None], "b": [3.0, 1.0, 2.0]})
@@ -66,11 +70,8 @@ def test_page_is_self_contained():
     text = page(report)
 
     assert "<b>&model" not in text.split("<script")[0]
-    links = re.findall(r'(?:src|href)="([^"]*)"', text)
-    assert all(link.startswith(("data:", "#")) for link in links)
-    data = re.search(r'<script type="application/json" id="report">(.*?)</script>', text, re.S)
-    assert data is not None
-    assert json.loads(data[1].replace("<\\/", "</")) == report
+    assert embedded_report(text) == report
+    assert "2026-09-21 14:13 UTC" in text
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
@@ -85,17 +86,3 @@ def test_page_in_chromium(tmp_path):
     assert not re.search(r"net::ERR|Failed to load", shown.stderr)
     assert shown.stdout.count("<svg") == len(all_charts(sample_report()))
     assert "<h2>Why</h2>" in shown.stdout
-
-
-def browse(path: Path, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    """Open a page in headless Chromium that reaches no host."""
-    assert CHROMIUM is not None
-    return subprocess.run(
-        [
-            CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic",
-            "--no-first-run", "--disable-background-networking", "--disable-component-update",
-            "--disable-sync", f"--user-data-dir={folder / 'profile'}", "--enable-logging=stderr",
-            "--host-resolver-rules=MAP * ~NOTFOUND", *options, path.as_uri(),
-        ],
-        capture_output=True, text=True, timeout=60, check=True,
-    )  # fmt: skip

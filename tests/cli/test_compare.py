@@ -10,6 +10,7 @@ import time
 import pytest
 
 from tests.bench.streaming_server import serving
+from tests.cli.compare_cells import cells, check_identities
 from tests.cli.running import COMMAND, ROOT, invoke, invoke_json, run
 from tests.folders import save_text_model, text_config
 from tests.models.small_tokenizers import byte_level
@@ -27,25 +28,6 @@ def draft(tmp_path_factory):
 def compare(model, *arguments):
     """A comparison's report."""
     return invoke_json("compare", "-m", model, *QUICK, *arguments)
-
-
-def cells(report, section="batches"):
-    """Every arm's cell of a section."""
-    return [cell for record in report[section] for cell in record["arms"]]
-
-
-def check_identities(report):
-    """cli.md, section 2.5: the counts of every cell fit together."""
-    for cell in cells(report) + cells(report, "sweep"):
-        counts = cell["speculative_decoding"]
-        histogram = counts["acceptance_histogram"]
-        accepted = sum(j * number for j, number in enumerate(histogram))
-        assert counts["num_accepted_draft_tokens"] == accepted
-        assert counts["num_spec_steps"] == sum(histogram)
-        whole = counts["num_requests"] + accepted + counts["num_target_passes"]
-        # The last step of an answer may be cut by the length asked for.
-        assert 0 <= whole - counts["num_output_tokens"] <= counts["num_requests"]
-        assert counts["num_draft_tokens"] >= accepted
 
 
 def test_arms_of_a_draft_model(model, draft):
@@ -428,6 +410,7 @@ def test_endpoint_without_an_answer_fails():
     assert result.exit_code == 1
     assert "no request was answered" in result.stderr
     assert "3 requests failed: HTTP 500" in result.stdout
+    assert "queue" not in result.stdout  # nobody can tell
     assert "secret" not in result.output
 
     for extra, words in (
