@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from spec_cli.cli.main import app
 
-COMMAND = [sys.executable, "-c", "from spec_cli.cli import main; main()"]
+COMMAND = [sys.executable, "-m", "spec_cli"]
 ROOT = Path(__file__).parents[2]
 
 
