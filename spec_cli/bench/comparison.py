@@ -3,8 +3,9 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from statistics import fmean
 
-from spec_cli.bench.arms import Arm
+from spec_cli.bench.arms import BASE, Arm
 from spec_cli.bench.arrivals import ArrivalPlan, plan_arrivals
 from spec_cli.bench.harness import (
     Group,
@@ -20,6 +21,9 @@ from spec_cli.bench.slo import ServiceLevel
 
 _SENDING_SHARE = 0.7
 """Part of a cell's time in which requests are sent; the rest is for them to finish."""
+_WAVES = 2
+"""Prompts of a group, in batches: as rows end, others begin, so that the batch stays full."""
+_FEWEST_REQUESTS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +36,8 @@ class Plan:
         rates: Requests per second of the load sweep, ascending; may be empty.
         repeats: Of each group.
         warmup: Groups per arm that are run first and not counted.
-        num_prompts: Prompts of the workload that the table uses.
+        num_prompts: Prompts of the workload that the table uses, at least.
+        num_available: Prompts of the workload in all.
         num_requests: Most requests per arm and rate.
         max_seconds: Most seconds of the sweep, all arms and rates together.
         seed: Of the arrivals.
@@ -45,6 +50,7 @@ class Plan:
     repeats: int
     warmup: int
     num_prompts: int
+    num_available: int
     num_requests: int
     max_seconds: float
     seed: int
@@ -69,14 +75,33 @@ class Plan:
         return self.arms if batch == 1 else self.served_arms
 
     def groups_at(self, batch: int) -> list[list[int]]:
-        """The prompts in batches; the last batch is filled up from the start of the workload."""
-        return [list(range(first, first + batch)) for first in range(0, self.num_prompts, batch)]
+        """The prompts in groups: at batch 1 each alone, else enough to refill rows that end.
 
-    def arrivals(self, rate: float) -> ArrivalPlan:
-        """When requests come at a rate: the same for every arm."""
-        return plan_arrivals(
-            rate, self.num_requests, seed=self.seed, horizon_s=_SENDING_SHARE * self.cell_s
-        )
+        Rows are refilled with other prompts only: one that was answered before would be answered
+        from memory. With too few of them a group is one batch, filled up from the first.
+        """
+        size = batch
+        if batch > 1 and self.num_available >= _WAVES * batch:
+            size = _WAVES * batch
+        return [list(range(first, first + size)) for first in range(0, self.num_prompts, size)]
+
+    def arrivals(self, rate: float, limit: int | None = None) -> ArrivalPlan:
+        """When requests come at a rate: the same for every arm.
+
+        Args:
+            rate: Requests per second.
+            limit: Most requests that can be answered in a cell's time, or None.
+        """
+        count = self.num_requests if limit is None else min(self.num_requests, limit)
+        horizon_s = _SENDING_SHARE * self.cell_s
+        return plan_arrivals(rate, count, seed=self.seed, horizon_s=horizon_s)
+
+    @property
+    def num_used(self) -> int:
+        """Prompts of the workload that anything uses."""
+        in_groups = [max(map(max, self.groups_at(batch))) + 1 for batch in self.batches]
+        in_sweep = self.num_requests if self.rates else 0
+        return min(self.num_available, max([self.num_prompts, in_sweep, *in_groups]))
 
     @property
     def num_parts(self) -> int:
@@ -149,7 +174,7 @@ class Comparison:
             for indices in self.plan.groups_at(batch):
                 for arm in arm_order(arms, turn):
                     self._announce(f"batch {batch}, {arm.name}, round {repeat + 1}")
-                    group = run_group(self.session, arm, indices, repeat)
+                    group = run_group(self.session, arm, indices, repeat, batch)
                     self._done += 1
                     if group is not None:
                         self._keep(batch, arm, group)
@@ -163,8 +188,27 @@ class Comparison:
         self.results.groups.setdefault(key, []).append(group)
         self.results.kv_bytes[key] = max(self.results.kv_bytes.get(key, 0), self.used_bytes())
 
+    def _requests_that_fit(self) -> int | None:
+        """Requests that the target alone can answer in a cell's time, by what the table measured.
+
+        More of them would only be ended unfinished, and what is measured of the others would be
+        the luck of having come first.
+        """
+        groups = [
+            group
+            for (_, name), found in self.results.groups.items()
+            if name == BASE
+            for group in found
+        ]
+        speeds = [g.num_decode_tokens / g.decode_s for g in groups if g.decode_s > 0.0]
+        lengths = [each.num_tokens for group in groups for each in group.timelines]
+        if not speeds:
+            return None
+        seconds = _SENDING_SHARE * self.plan.cell_s
+        return max(_FEWEST_REQUESTS, int(seconds * max(speeds) / fmean(lengths)))
+
     def _run_rate(self, rate: float, number: int) -> None:
-        plan = self.plan.arrivals(rate)
+        plan = self.plan.arrivals(rate, self._requests_that_fit())
         for arm in arm_order(self.plan.served_arms, number):
             label = "all at once" if math.isinf(rate) else f"{rate:g} requests/s"
             self._announce(f"{label}, {arm.name}")

@@ -1,9 +1,10 @@
 """Runs the arms side by side on the same work, in the order A B B A, and keeps what happened.
 
-Two kinds of run: groups (a batch of B prompts, started together and run to its end) and open loop
-(requests sent at planned times, whether or not the engine keeps up).
+Two kinds of run: groups (prompts of which B are answered at once, the next one beginning where one
+ends) and open loop (requests sent at planned times, whether or not the engine keeps up).
 """
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -21,11 +22,11 @@ class StoppedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One batch, run to its end by one arm.
+    """Prompts answered by one arm, as many at once as the batch size says.
 
     Attributes:
         index: Which prompts: the same number in every arm is the same work.
-        timelines: One per row.
+        timelines: One per prompt.
         steps: All steps.
     """
 
@@ -36,12 +37,21 @@ class Group:
 
     @property
     def decode_steps(self) -> list[StepFinished]:
-        """Steps that processed no prompt."""
-        return [step for step in self.steps if not step.num_prefill_tokens and step.rows]
+        """Steps that processed no prompt and had all rows.
+
+        When no prompt waits any more, rows fall idle; how many steps that lasts says more of which
+        answer came last than of the speed of a batch of this size.
+        """
+        num_rows = max((len(step.rows) for step in self.steps), default=0)
+        return [
+            step
+            for step in self.steps
+            if not step.num_prefill_tokens and len(step.rows) == num_rows > 0
+        ]
 
     @property
     def decode_s(self) -> float:
-        """Seconds of the steps that processed no prompt."""
+        """Seconds of `decode_steps`."""
         return sum(step.times.total_s for step in self.decode_steps)
 
     @property
@@ -134,27 +144,31 @@ def arm_order(arms: list[Arm], repeat: int) -> list[Arm]:
     return arms if repeat % 2 == 0 else arms[::-1]
 
 
-def run_group(session: Session, arm: Arm, indices: list[int], repeat: int) -> Group | None:
-    """Run a batch to its end; None if the arm failed.
+def run_group(
+    session: Session, arm: Arm, indices: list[int], repeat: int, num_rows: int | None = None
+) -> Group | None:
+    """Answer some prompts; None if the arm failed.
 
     Args:
         session: What all runs share.
-        arm: Who runs it.
-        indices: Numbers of the prompts; the batch has as many rows.
+        arm: Who answers.
+        indices: Numbers of the prompts.
         repeat: Which repetition this is, from 0.
+        num_rows: How many are answered at once; None is all.
     """
 
     def run(engine: Servable) -> Recorder:
         recorder = Recorder()
+        waiting = deque(indices)
         try:
-            now = session.clock()
-            for index in indices:
-                request = session.factory.make(index)
-                recorder.sent(request.request_id, index, planned_s=now, sent_s=now)
-                engine.add(request)
-            while engine.has_work:
+            while waiting or engine.has_work:
                 if session.is_stopped():
                     raise StoppedError
+                while waiting and len(recorder.open_ids) < (num_rows or len(indices)):
+                    now, index = session.clock(), waiting.popleft()
+                    request = session.factory.make(index)
+                    recorder.sent(request.request_id, index, planned_s=now, sent_s=now)
+                    engine.add(request)
                 recorder.read(engine.step())
         finally:
             _abort(engine, recorder)

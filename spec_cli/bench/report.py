@@ -108,7 +108,8 @@ def batch_record(plan: Plan, results: Results, batch: int, found: Differences) -
 
 
 def _rate_record(plan: Plan, results: Results, rate: float) -> dict[str, Any]:
-    arrivals = plan.arrivals(rate)
+    runs = [results.loads[rate, arm.name] for arm in plan.arms if (rate, arm.name) in results.loads]
+    arrivals = runs[0].plan
     arms = []
     for arm in plan.arms:
         if (rate, arm.name) in results.loads:

@@ -16,7 +16,8 @@ from spec_cli.core.params import SamplingParams
 
 MAX_TOKENS = 64
 NUM_REQUESTS = 32
-MAX_SECONDS = 480.0
+MAX_SECONDS = 420.0
+_ROUNDS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,9 +80,10 @@ def make_job(
         arms=arms,
         batches=measure.batches(),
         rates=rates,
-        repeats=measure.repeats,
+        repeats=measure.repeats or (1 if rates else _ROUNDS),
         warmup=measure.warmup,
         num_prompts=num_prompts,
+        num_available=len(workload),
         num_requests=num_requests,
         max_seconds=measure.max_seconds or MAX_SECONDS,
         seed=params.seed or 0,
@@ -90,7 +92,7 @@ def make_job(
     return Job(
         plan=plan,
         config=config,
-        workload=workload[: max(num_prompts, num_requests if rates else 0)],
+        workload=workload[: plan.num_used],
         params=params,
         template=_template(work, template),
         output_format=output.format(),

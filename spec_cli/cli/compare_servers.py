@@ -186,6 +186,7 @@ def _plan(urls: list[str], measure: MeasureOptions, params: SamplingParams) -> P
         repeats=1,
         warmup=0,
         num_prompts=0,
+        num_available=0,
         num_requests=measure.num_requests or NUM_REQUESTS,
         max_seconds=measure.max_seconds or MAX_SECONDS,
         seed=params.seed or 0,

@@ -16,8 +16,15 @@ class MeasureOptions:
     """How it is measured."""
 
     repeats: Annotated[
-        int, option("-r", "--repeats", metavar="N", panel=_RUN, help="Rounds of the tables.")
-    ] = 3
+        int | None,
+        option(
+            "-r",
+            "--repeats",
+            metavar="N",
+            panel=_RUN,
+            help="Rounds of the tables: 3, or 1 before a load sweep.",
+        ),
+    ] = None
     warmup: Annotated[
         int, option("--warmup", metavar="N", panel=_RUN, help="Rounds that are not counted.")
     ] = 1
