@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from spec_cli.bench.arms import RequestFactory, plan_arms
+from spec_cli.bench.arms import RequestFactory, Servable, plan_arms
 from spec_cli.bench.comparison import Comparison, Plan
 from spec_cli.bench.figures import batch_figures
 from spec_cli.bench.harness import Session, run_group
@@ -39,7 +39,7 @@ def session_of(cost) -> Session:
     clock = VirtualClock()
     params = SamplingParams(temperature=0.0, max_tokens=NUM_TOKENS, seed=5, ignore_eos=True)
     factory = RequestFactory.of([(1, 2, 3), (4, 5), (6,)], params)
-    engines = {
+    engines: dict[str, Servable] = {
         BASE.name: CostEngine(clock, cost),
         SPEC.name: CostEngine(clock, cost, k=4, accepted=(2,)),
     }
