@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from statistics import fmean
+from statistics import fmean, median
 
 from spec_cli.bench.arms import BASE, Arm
 from spec_cli.bench.arrivals import ArrivalPlan, plan_arrivals
@@ -20,10 +20,13 @@ from spec_cli.bench.harness import (
 from spec_cli.bench.slo import ServiceLevel
 
 _SENDING_SHARE = 0.7
-"""Part of a cell's time in which requests are sent; the rest is for them to finish."""
+"""Part of a cell's time in which requests are sent where no latency is known beforehand."""
 _WAVES = 2
 """Prompts of a group, in batches: as rows end, others begin, so that the batch stays full."""
 _FEWEST_REQUESTS = 4
+_LEAST_SENDING_SHARE = 0.4
+_LATENCIES = 1.25
+"""Latencies of the largest batch that the last request is given to finish."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,15 +88,16 @@ class Plan:
             size = _WAVES * batch
         return [list(range(first, first + size)) for first in range(0, self.num_prompts, size)]
 
-    def arrivals(self, rate: float, limit: int | None = None) -> ArrivalPlan:
+    def arrivals(self, rate: float, room: "Room | None" = None) -> ArrivalPlan:
         """When requests come at a rate: the same for every arm.
 
         Args:
             rate: Requests per second.
-            limit: Most requests that can be answered in a cell's time, or None.
+            room: What can be answered in a cell's time, where that is known.
         """
-        count = self.num_requests if limit is None else min(self.num_requests, limit)
-        horizon_s = _SENDING_SHARE * self.cell_s
+        count, horizon_s = self.num_requests, _SENDING_SHARE * self.cell_s
+        if room is not None:
+            count, horizon_s = min(count, room.num_requests), room.sending_s
         return plan_arrivals(rate, count, seed=self.seed, horizon_s=horizon_s)
 
     @property
@@ -110,6 +114,22 @@ class Plan:
             len(self.groups_at(batch)) * len(self.arms_at(batch)) for batch in self.batches
         )
         return groups * self.repeats + len(self.rates) * len(self.served_arms)
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What the target alone can answer in the time of one arm at one rate.
+
+    More would only be ended unfinished, and what is measured of the others would be the luck of
+    having come first.
+
+    Attributes:
+        num_requests: Requests.
+        sending_s: Seconds in which they are sent; the rest is for the last of them to finish.
+    """
+
+    num_requests: int
+    sending_s: float
 
 
 @dataclass(slots=True)
@@ -188,27 +208,22 @@ class Comparison:
         self.results.groups.setdefault(key, []).append(group)
         self.results.kv_bytes[key] = max(self.results.kv_bytes.get(key, 0), self.used_bytes())
 
-    def _requests_that_fit(self) -> int | None:
-        """Requests that the target alone can answer in a cell's time, by what the table measured.
-
-        More of them would only be ended unfinished, and what is measured of the others would be
-        the luck of having come first.
-        """
-        groups = [
-            group
-            for (_, name), found in self.results.groups.items()
-            if name == BASE
-            for group in found
-        ]
-        speeds = [g.num_decode_tokens / g.decode_s for g in groups if g.decode_s > 0.0]
-        lengths = [each.num_tokens for group in groups for each in group.timelines]
-        if not speeds:
+    def _room(self) -> Room | None:
+        """What fits into a cell, by what the table measured of the target alone."""
+        groups = self.results.groups.get((max(self.plan.batches, default=0), BASE), [])
+        seconds = sum(group.decode_s for group in groups)
+        timelines = [each for group in groups for each in group.timelines]
+        latencies = [each.end_to_end_s for each in timelines if each.end_to_end_s is not None]
+        if not seconds or not latencies:
             return None
-        seconds = _SENDING_SHARE * self.plan.cell_s
-        return max(_FEWEST_REQUESTS, int(seconds * max(speeds) / fmean(lengths)))
+        cell_s = self.plan.cell_s
+        sending_s = max(_LEAST_SENDING_SHARE * cell_s, cell_s - _LATENCIES * median(latencies))
+        speed = sum(group.num_decode_tokens for group in groups) / seconds
+        count = sending_s * speed / fmean(each.num_tokens for each in timelines)
+        return Room(max(_FEWEST_REQUESTS, int(count)), sending_s)
 
     def _run_rate(self, rate: float, number: int) -> None:
-        plan = self.plan.arrivals(rate, self._requests_that_fit())
+        plan = self.plan.arrivals(rate, self._room())
         for arm in arm_order(self.plan.served_arms, number):
             label = "all at once" if math.isinf(rate) else f"{rate:g} requests/s"
             self._announce(f"{label}, {arm.name}")

@@ -29,8 +29,14 @@ class MeasureOptions:
         int, option("--warmup", metavar="N", panel=_RUN, help="Rounds that are not counted.")
     ] = 1
     batch: Annotated[
-        str, option("--batch", metavar="LIST", panel=_RUN, help="Batch sizes, such as 1,4,8.")
-    ] = "1"
+        str | None,
+        option(
+            "--batch",
+            metavar="LIST",
+            panel=_RUN,
+            help="Batch sizes, such as 1,4,8: 1, or 1,8 before a load sweep.",
+        ),
+    ] = None
     input_len: Annotated[
         str | None,
         option(
@@ -94,10 +100,14 @@ class MeasureOptions:
     def batches(self) -> list[int]:
         """Batch sizes, ascending.
 
+        A sweep needs a large one: how fast it is tells how many requests can be answered in time.
+
         Raises:
             UsageError: One is no whole number of at least 1.
         """
-        return _whole_numbers("batch", self.batch, 1)
+        default = "1" if self.rate is None else "1,8"
+        given = default if self.batch is None else self.batch
+        return _whole_numbers("batch", given, 1)
 
     def input_lengths(self) -> list[int]:
         """Prompt lengths, ascending; none leaves prompts as they are.
