@@ -108,9 +108,10 @@ def open_session(
     arms: list[Arm],
     prompts: list[tuple[int, ...]],
     params: SamplingParams,
+    num_rows: int,
     is_stopped: Callable[[], bool],
 ) -> Session:
-    """An engine per arm around the models of `llm`.
+    """An engine per arm around the models of `llm`, each knowing what its forwards cost.
 
     Args:
         llm: With every model loaded that an arm needs.
@@ -118,12 +119,14 @@ def open_session(
         arms: Whom to compare.
         prompts: Token ids of the workload.
         params: Of every request.
+        num_rows: Most rows that will be answered at once.
         is_stopped: Whether the user wants an end.
     """
     assembly = llm.assembly
-    engines: dict[str, Any] = {
-        name: built.engine for name, built in build_engines(assembly, config, arms).items()
-    }
+    ways = build_engines(assembly, config, arms)
+    for way in ways.values():
+        way.calibrate(num_rows)
+    engines: dict[str, Any] = {name: way.engine for name, way in ways.items()}
     references = [arm for arm in arms if arm.is_reference]
     if references:
         from spec_cli.bench.baseline import load_references

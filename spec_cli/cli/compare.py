@@ -96,7 +96,9 @@ def _measure(
     plan = job.plan
     _check_rows(llm, plan)
     workloads = _workloads(llm, job)
-    session = open_session(llm, job.config, plan.arms, workloads[0], job.params, is_stopped)
+    session = open_session(
+        llm, job.config, plan.arms, workloads[0], job.params, max(plan.batches), is_stopped
+    )
     made = Measured(plan, report_head(llm, plan, job.params, job.workload, workloads[0]))
 
     def report() -> dict[str, Any]:

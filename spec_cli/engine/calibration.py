@@ -65,14 +65,29 @@ class Calibration:
         Returns:
             The new samples, none where all is known or the two seconds are spent.
         """
-        new: list[CostSample] = []
-        for rows in sorted({1, num_rows}):
+        sizes = sorted({1, num_rows})
+        if all(map(self._knows, sizes)):
+            return []
+        new = self._read_news()
+        num_read = len(new)
+        for rows in sizes:
             if not self._knows(rows):
-                new += self._measure(rows)
-        self.samples += new
-        if new and _is_steady(self.samples):
+                measured = self._measure(rows)
+                self.samples += measured
+                new += measured
+        if len(new) > num_read and _is_steady(self.samples):
             self._file.write(self.samples, self.spent_s)
         return new
+
+    def _read_news(self) -> list[CostSample]:
+        """What others of the same models measured since, in this process or beside it."""
+        stored, spent_s = self._file.read()
+        if len(stored) <= len(self.samples):
+            return []
+        news = [sample for sample in stored if sample not in self.samples]
+        self.samples, self.spent_s = stored, max(spent_s, self.spent_s)
+        self._timed += news
+        return news
 
     def _knows(self, num_rows: int) -> bool:
         """Whether steps of about as many rows were timed: less than twice as many or as few."""

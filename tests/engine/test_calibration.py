@@ -115,6 +115,16 @@ def test_the_next_session_reads_it(tmp_path) -> None:
         assert CalibrationFile(other, tmp_path).read() == ([], 0.0)
 
 
+def test_two_ways_of_one_pair_share_what_is_measured(tmp_path) -> None:
+    """The second reads what the first one measured after both were built."""
+    first, *_ = calibration(tmp_path)
+    second, target, *_ = calibration(tmp_path)
+    measured = first.measure(4)
+    assert second.measure(4) == measured
+    assert target.num_forwards == 0
+    assert second.spent_s == pytest.approx(first.spent_s, abs=1e-5)
+
+
 @pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"key": 1}', "\x00"])
 def test_a_broken_file_is_measured_anew(tmp_path, content) -> None:
     """And replaced."""
