@@ -132,7 +132,7 @@ def speedups(report: Report, arms: Arms) -> Picture:
 
 
 def _speedup_words(record: Report, arms: Arms) -> str:
-    """A batch size in words: speed-ups with their intervals, and how many rows a step had."""
+    """A batch size in words: speed-ups with their intervals."""
     cells = [_cell(record, name) for name in arms.marks]
     parts = []
     for cell in cells[1:]:
@@ -142,9 +142,6 @@ def _speedup_words(record: Report, arms: Arms) -> str:
     text = f"At batch {record['batch']}: {', '.join(parts)}"
     if all(abs(cell["speedup_measured"] - 1.0) <= _NO_DIFFERENCE for cell in cells[1:]):
         text += "; neither differs from the target alone by more than 5 %"
-    if record["batch"] > 1:
-        means = [f"{cell['mean_rows']:.1f} for {cell['arm']}" for cell in cells]
-        text += f"; rows in a step on average: {', '.join(means)}"
     return text + "."
 
 
