@@ -60,29 +60,35 @@ def measure_forwards(
             rows.append(row)
         if len(rows) == batch:
             runner.forward([RowInput(row, context[len(row.token_ids) :], 0) for row in rows])
-            for width in widths if runner.can_roll_back else [1]:
-                seconds = _time_width(runner, rows, width, context, clock)
+            possible = widths if runner.can_roll_back else [1]
+            for width, seconds in _time_widths(runner, rows, possible, context, clock).items():
                 found.append(ForwardTime(batch, width, seconds))
         for row in rows:
             runner.release(row)
     return found
 
 
-def _time_width(
-    runner: "Runner", rows: "list[Row]", width: int, context: list[int], clock: Callable[[], float]
-) -> float:
+def _time_widths(
+    runner: "Runner",
+    rows: "list[Row]",
+    widths: list[int],
+    context: list[int],
+    clock: Callable[[], float],
+) -> dict[int, float]:
+    """Median seconds of each width, taken in rounds: what disturbs a round disturbs all of them."""
     from spec_cli.models.base import RowInput
 
-    seconds = []
+    seconds: dict[int, list[float]] = {width: [] for width in widths}
     for number in range(_WARMUP + _REPEATS):
-        started = clock()
-        runner.forward([RowInput(row, context[-width:], width) for row in rows])
-        if number >= _WARMUP:
-            seconds.append(clock() - started)
-        if runner.can_roll_back:
-            for row in rows:
-                runner.truncate(row, len(context))
-    return median(seconds)
+        for width in widths:
+            started = clock()
+            runner.forward([RowInput(row, context[-width:], width) for row in rows])
+            if number >= _WARMUP:
+                seconds[width].append(clock() - started)
+            if runner.can_roll_back:
+                for row in rows:
+                    runner.truncate(row, len(context))
+    return {width: median(found) for width, found in seconds.items()}
 
 
 def step_economics(
