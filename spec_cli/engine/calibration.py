@@ -7,6 +7,7 @@ for one pair of models on one machine, all sessions together, for they are kept
 (calibration_file.py).
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from statistics import median
@@ -112,7 +113,9 @@ class Calibration:
                         samples += self._time("draft", draft, drafting, _CATCH_UP_TOKENS)
                 for each in tokens_each:
                     samples += self._time("target", target, verifying, each)
-        return samples
+        # A time taken once may be of a pause of the machine, and nothing would tell.
+        times = Counter((sample.kind, sample.num_tokens) for sample in samples)
+        return [sample for sample in samples if times[sample.kind, sample.num_tokens] > 1]
 
     def _time(
         self, kind: Literal["target", "draft"], runner: Runner, rows: list[Row], each: int
