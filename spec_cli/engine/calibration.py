@@ -70,13 +70,13 @@ class Calibration:
         if all(map(self._knows, sizes)):
             return []
         new = self._read_news()
-        num_read = len(new)
+        spent_before_s = self.spent_s
         for rows in sizes:
             if not self._knows(rows):
                 measured = self._measure(rows)
                 self.samples += measured
                 new += measured
-        if len(new) > num_read and _is_steady(self.samples):
+        if self.spent_s > spent_before_s and _is_steady(self.samples):
             self._file.write(self.samples, self.spent_s)
         return new
 

@@ -99,6 +99,17 @@ def test_a_model_slower_than_the_limit_is_not_timed(tmp_path) -> None:
     assert target.num_forwards == draft.num_forwards == 0
 
 
+def test_a_size_timed_once_is_not_used(tmp_path) -> None:
+    """Of 16 slow rows the two seconds hold one round: no sample, and no second try later."""
+    made, *_ = calibration(tmp_path, (0.05, 0.01), first=0.06)
+    of_target = [sample for sample in made.measure(16) if sample.kind == "target"]
+    assert {sample.num_rows for sample in of_target} == {1}
+    again, target, *_ = calibration(tmp_path, (0.05, 0.01), first=0.06)
+    assert again.spent_s == pytest.approx(made.spent_s, abs=1e-5)
+    again.measure(16)
+    assert target.num_forwards == 0
+
+
 def test_the_next_session_reads_it(tmp_path) -> None:
     """Nothing is measured twice; other versions, models or formats measure their own."""
     first, *_ = calibration(tmp_path)
