@@ -100,11 +100,11 @@ def test_a_model_slower_than_the_limit_is_not_timed(tmp_path) -> None:
 
 
 def test_a_size_timed_once_is_not_used(tmp_path) -> None:
-    """Of 16 slow rows the two seconds hold one round: no sample, and no second try later."""
-    made, *_ = calibration(tmp_path, (0.05, 0.01), first=0.06)
+    """Of 16 slow rows the two seconds hold one time: no sample, and no second try later."""
+    made, *_ = calibration(tmp_path, (0.08, 0.008), first=0.09)
     of_target = [sample for sample in made.measure(16) if sample.kind == "target"]
     assert {sample.num_rows for sample in of_target} == {1}
-    again, target, *_ = calibration(tmp_path, (0.05, 0.01), first=0.06)
+    again, target, *_ = calibration(tmp_path, (0.08, 0.008), first=0.09)
     assert again.spent_s == pytest.approx(made.spent_s, abs=1e-5)
     again.measure(16)
     assert target.num_forwards == 0
