@@ -67,12 +67,12 @@ class Calibration:
             The new samples, none where all is known or the two seconds are spent.
         """
         sizes = sorted({1, num_rows})
-        if all(map(self._knows, sizes)):
+        if not any(map(self._is_wanted, sizes)):
             return []
         new = self._read_news()
         spent_before_s = self.spent_s
         for rows in sizes:
-            if not self._knows(rows):
+            if self._is_wanted(rows):
                 measured = self._measure(rows)
                 self.samples += measured
                 new += measured
@@ -89,6 +89,10 @@ class Calibration:
         self.samples, self.spent_s = stored, max(spent_s, self.spent_s)
         self._timed += news
         return news
+
+    def _is_wanted(self, num_rows: int) -> bool:
+        """Whether rows are worth reserving: not known, and one step of so many fits the budget."""
+        return not self._knows(num_rows) and self._fits("target", num_rows)
 
     def _knows(self, num_rows: int) -> bool:
         """Whether steps of about as many rows were timed: less than twice as many or as few."""
@@ -122,7 +126,7 @@ class Calibration:
     ) -> list[CostSample]:
         """Time one forward of `each` tokens a row, if there is time and room for it."""
         num_tokens = len(rows) * each
-        if not rows or self.spent_s + self._at_most(kind, num_tokens) > BUDGET_S:
+        if not rows or not self._fits(kind, num_tokens):
             return []
         token_ids = [_ID_STRIDE * i % runner.vocab_size for i in range(each)]
         num_logits = each if kind == "target" else 1
@@ -136,14 +140,17 @@ class Calibration:
         self._timed.append(sample)
         return [sample]
 
-    def _at_most(self, kind: Literal["target", "draft"], num_tokens: int) -> float:
-        """Seconds that a forward can take: no more than as many as its tokens outnumber others."""
+    def _fits(self, kind: Literal["target", "draft"], num_tokens: int) -> bool:
+        """Whether a forward ends within the budget.
+
+        It takes no more times as long as another one than it has times as many tokens.
+        """
         bounds = [
             sample.seconds * max(1.0, num_tokens / sample.num_tokens)
             for sample in self._timed
             if sample.kind == kind
         ]
-        return min(bounds, default=self._first_forward_s)
+        return self.spent_s + min(bounds, default=self._first_forward_s) <= BUDGET_S
 
 
 def _is_steady(samples: list[CostSample]) -> bool:

@@ -108,6 +108,8 @@ def test_a_size_timed_once_is_not_used(tmp_path) -> None:
     assert again.spent_s == pytest.approx(made.spent_s, abs=1e-5)
     again.measure(16)
     assert target.num_forwards == 0
+    again.measure(4)
+    assert target.released == []  # no row was reserved, which could cost a cached prefix
 
 
 def test_the_next_session_reads_it(tmp_path) -> None:
