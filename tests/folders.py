@@ -14,10 +14,11 @@ CHAT_TEMPLATE = (
 )
 
 
-def text_config(**changes: Any) -> LlamaConfig:
-    """A Llama of a few thousand weights over the byte-level tokenizer of the tests."""
-    shape = {
-        "vocab_size": len(byte_level()),
+def text_shape() -> dict[str, Any]:
+    """A language model of a few thousand weights; the spread makes near-ties unlikely."""
+    tokenizer = byte_level()
+    return {
+        "vocab_size": len(tokenizer),
         "hidden_size": 32,
         "num_hidden_layers": 2,
         "num_attention_heads": 4,
@@ -25,10 +26,14 @@ def text_config(**changes: Any) -> LlamaConfig:
         "intermediate_size": 48,
         "max_position_embeddings": 256,
         "initializer_range": 0.3,
-        "bos_token_id": byte_level().bos_token_id,
-        "eos_token_id": byte_level().eos_token_id,
+        "bos_token_id": tokenizer.bos_token_id,
+        "eos_token_id": tokenizer.eos_token_id,
     }
-    return LlamaConfig(**(shape | changes))
+
+
+def text_config(**changes: Any) -> LlamaConfig:
+    """A Llama of that shape over the byte-level tokenizer of the tests."""
+    return LlamaConfig(**(text_shape() | changes))
 
 
 def save_text_model(

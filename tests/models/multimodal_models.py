@@ -8,7 +8,7 @@ import torch
 import transformers
 from transformers import AutoModelForMultimodalLM, PreTrainedConfig
 
-from tests.folders import CHAT_TEMPLATE
+from tests.folders import CHAT_TEMPLATE, text_shape
 from tests.models.small_tokenizers import byte_level
 
 WINDOW = 8
@@ -32,22 +32,8 @@ _QWEN_IDS = {
 
 
 def _text(**changes: Any) -> dict[str, Any]:
-    """The language model's shape; the spread makes near-ties unlikely."""
-    tokenizer = byte_level()
-    shape = {
-        "vocab_size": len(tokenizer),
-        "hidden_size": 32,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "intermediate_size": 48,
-        "max_position_embeddings": 256,
-        "initializer_range": 0.3,
-        "bos_token_id": tokenizer.bos_token_id,
-        "eos_token_id": tokenizer.eos_token_id,
-        "pad_token_id": 0,
-    }
-    return shape | changes
+    """The language model's shape."""
+    return text_shape() | {"pad_token_id": 0} | changes
 
 
 def _gemma_text(**changes: Any) -> dict[str, Any]:
