@@ -1,7 +1,7 @@
 """Target and draft model: found, compared, then loaded, each with its runner."""
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from spec_cli.core.byte_size import format_bytes
 from spec_cli.core.config import EngineConfig
@@ -179,7 +179,7 @@ def load_draft(
     try:
         loaded = _load_weights(found, config, device, report)
         if config.memory_bytes is not None:
-            _take_weights(target.budget, loaded.num_bytes, config.memory_bytes)
+            _take_weights(target.budget, loaded.weight_bytes, config.memory_bytes)
         runner = ModelRunner(
             loaded.model,
             context_length=min(target.runner.context_length, loaded.context_length),
@@ -205,9 +205,19 @@ def _load_weights(
         device=device, dtype=config.dtype, trust_remote_code=found.trust_remote_code
     )
     loaded = load_model(found.files, options, report)
-    if loaded.device.type == "cpu":
-        pack_linears(loaded.model, report)
-    return loaded
+    if loaded.device.type != "cpu":
+        return loaded
+    packed = pack_linears(loaded.model, report, room_bytes=_copy_room(config, loaded))
+    notices = loaded.notices if packed.notice is None else (*loaded.notices, packed.notice)
+    return replace(loaded, copy_bytes=packed.extra_bytes, notices=notices)
+
+
+def _copy_room(config: EngineConfig, loaded: LoadedModel) -> int | None:
+    """Bytes that copies of the weights may take: half of what they leave, so caches get as much."""
+    if config.memory_bytes is not None:
+        return (config.memory_bytes - loaded.num_bytes) // 2
+    free = free_memory(loaded.device)
+    return None if free is None else free // 2
 
 
 def _name_draft(error: SpecCliError, config: EngineConfig) -> SpecCliError:
@@ -221,7 +231,7 @@ def _make_budget(config: EngineConfig, target: LoadedModel) -> MemoryBudget:
         free = free_memory(target.device)
         return MemoryBudget(int((free if free is not None else _UNKNOWN_FREE) * _CACHE_SHARE))
     budget = MemoryBudget(config.memory_bytes)
-    _take_weights(budget, target.num_bytes, config.memory_bytes)
+    _take_weights(budget, target.weight_bytes, config.memory_bytes)
     return budget
 
 

@@ -91,6 +91,7 @@ class LoadedModel:
         context_length: Most tokens the positions allow.
         num_bytes: Bytes of weights and buffers.
         notices: What the user should know, one sentence each.
+        copy_bytes: Bytes of copies of weights, laid out for this CPU's products.
     """
 
     model: "PreTrainedModel"
@@ -105,6 +106,12 @@ class LoadedModel:
     context_length: int
     num_bytes: int
     notices: tuple[str, ...]
+    copy_bytes: int = 0
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes that weights and their copies take."""
+        return self.num_bytes + self.copy_bytes
 
 
 def load_model(files: ModelFiles, options: LoadOptions, report: ReportStage) -> LoadedModel:

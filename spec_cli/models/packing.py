@@ -1,5 +1,9 @@
 """Weights of linear layers laid out once for oneDNN, instead of at every call.
 
+A CPU without instructions for a 16-bit format multiplies it token by token, and oneDNN does not lay
+it out. There a float32 copy is laid out beside it: it multiplies several tokens at once, with the
+same exact products, and the 16-bit weight, half as long to read, multiplies a single token.
+
 The operators are private to torch, so they are tried against the plain path first; where they are
 missing or disagree, the plain path stays and a notice says so.
 """
@@ -9,6 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from spec_cli.core.byte_size import format_bytes
 from spec_cli.core.progress import ReportStage, Stage
 
 # The layout is chosen for this many tokens; other numbers of tokens work as well.
@@ -21,7 +26,7 @@ class PackingReport:
 
     Attributes:
         num_packed: Linear layers whose weight has the packed layout.
-        extra_bytes: Bytes of packed copies beside embeddings they are tied to.
+        extra_bytes: Bytes of packed copies beside weights that stay.
         notice: Why nothing was packed, or None.
     """
 
@@ -53,7 +58,28 @@ class PackedLinear(nn.Module):
         return _multiply(x, self.packed_weight, self.bias)
 
 
-def pack_linears(model: nn.Module, report: ReportStage) -> PackingReport:
+class WidenedLinear(nn.Module):
+    """A linear layer in a 16-bit format, with a float32 copy that oneDNN has laid out."""
+
+    def __init__(self, linear: nn.Linear) -> None:
+        super().__init__()
+        self.in_features = linear.in_features
+        self.out_features = linear.out_features
+        self.weight = linear.weight.detach()
+        self.bias = None if linear.bias is None else linear.bias.detach()
+        self.wide_bias = None if self.bias is None else self.bias.float()
+        self.packed_weight = _pack(self.weight.float())
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """`x @ weight.T + bias`, `[..., in]` to `[..., out]`, rounded once at the end."""
+        if x.numel() <= self.in_features:  # one token, or none
+            return nn.functional.linear(x, self.weight, self.bias)
+        return _multiply(x.float(), self.packed_weight, self.wide_bias).to(x.dtype)
+
+
+def pack_linears(
+    model: nn.Module, report: ReportStage, *, room_bytes: int | None = None
+) -> PackingReport:
     """Pack every plain linear layer of a model on the CPU, one after the other.
 
     Layers of other classes, on other devices, offloaded, hooked or with a weight that another
@@ -63,22 +89,43 @@ def pack_linears(model: nn.Module, report: ReportStage) -> PackingReport:
     Args:
         model: In evaluation mode; its modules are replaced in place.
         report: Told of the progress.
+        room_bytes: Most that float32 copies of 16-bit weights may take; None sets no limit.
     """
     places = _packable(model)
     if not places:
         return PackingReport(0, 0)
-    fault = _try_operators(places[0][2])
+    first = places[0][2]
+    dtype = first.weight.dtype
+    kind: type[PackedLinear | WidenedLinear] = PackedLinear
+    fault = _try_operators(first, dtype)
+    if fault is not None and dtype != torch.float32:
+        kind = WidenedLinear
+        fault = _try_operators(first, torch.float32) or _lacks_room(places, room_bytes)
     if fault is not None:
-        return PackingReport(0, 0, f"weights are not prepacked for this CPU: {fault}")
+        return PackingReport(0, 0, f"weights are not prepacked for this CPU: {fault}.")
     tied = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
     extra_bytes = 0
     for done, (parent, name, linear) in enumerate(places):
         weight = linear.weight
-        setattr(parent, name, PackedLinear(linear))
-        if id(weight) in tied:
-            extra_bytes += weight.numel() * weight.element_size()
+        setattr(parent, name, kind(linear))
+        if kind is WidenedLinear or id(weight) in tied:
+            extra_bytes += weight.numel() * (4 if kind is WidenedLinear else weight.element_size())
         report(Stage("pack", "weights", done + 1, len(places)))
     return PackingReport(len(places), extra_bytes)
+
+
+def _lacks_room(
+    places: list[tuple[nn.Module, str, nn.Linear]], room_bytes: int | None
+) -> str | None:
+    """Why float32 copies of the weights cannot be had, or None."""
+    num_bytes = sum(4 * linear.weight.numel() for _, _, linear in places)
+    if room_bytes is None or num_bytes <= room_bytes:
+        return None
+    dtype = str(places[0][2].weight.dtype).removeprefix("torch.")
+    return (
+        f"it has no instructions for {dtype}, and float32 copies of the weights need "
+        f"{format_bytes(num_bytes)} of memory where {format_bytes(max(0, room_bytes))} may be used"
+    )
 
 
 def _packable(model: nn.Module) -> list[tuple[nn.Module, str, nn.Linear]]:
@@ -103,19 +150,20 @@ def _is_plain(linear: nn.Linear) -> bool:
     has_hooks = hasattr(linear, "_hf_hook") or linear._forward_hooks or linear._forward_pre_hooks
     return (
         linear.weight.device.type == "cpu"
-        and linear.weight.dtype in (torch.float32, torch.bfloat16)
+        and linear.weight.dtype in (torch.float32, torch.bfloat16, torch.float16)
         and not has_hooks
     )
 
 
-def _try_operators(linear: nn.Linear) -> str | None:
+def _try_operators(linear: nn.Linear, dtype: torch.dtype) -> str | None:
     """Run the operators once beside the plain path; returns what is wrong, or None."""
-    weight = linear.weight.detach()
-    x = torch.linspace(-1.0, 1.0, 3 * linear.in_features).reshape(1, 3, -1).to(weight.dtype)
+    weight = linear.weight.detach().to(dtype)
+    bias = None if linear.bias is None else linear.bias.detach().to(dtype)
+    x = torch.linspace(-1.0, 1.0, 3 * linear.in_features).reshape(1, 3, -1).to(dtype)
     try:
         with torch.inference_mode():
-            expected = nn.functional.linear(x, weight, linear.bias).float()
-            found = _multiply(x, _pack(weight), linear.bias).float()
+            expected = nn.functional.linear(x, weight, bias).float()
+            found = _multiply(x, _pack(weight), bias).float()
     except (AttributeError, RuntimeError) as error:
         return str(error).strip().partition("\n")[0]
     tolerance = 1e-4 if weight.dtype == torch.float32 else 2e-2

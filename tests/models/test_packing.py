@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from spec_cli.core.progress import Stage
-from spec_cli.models.packing import PackedLinear, pack_linears
+from spec_cli.models.packing import PackedLinear, WidenedLinear, pack_linears
 
 
 class Tied(nn.Module):
@@ -83,10 +83,36 @@ def test_progress_counts_layers():
     assert [(stage.done, stage.total) for stage in stages] == [(1, 3), (2, 3), (3, 3)]
 
 
-def test_a_format_the_cpu_lacks_falls_back_with_a_notice():
-    """Where the operator refuses a format the layers stay plain and the reason is told."""
-    model = nn.Sequential(nn.Linear(8, 8)).to(torch.bfloat16).eval()
-    report = pack_linears(model, lambda _: None)
-    assert (report.num_packed == 1) == (report.notice is None)
-    x = torch.randn(1, 2, 8, dtype=torch.bfloat16)
-    assert model(x).shape == (1, 2, 8)
+SIXTEEN_BITS = [torch.bfloat16, torch.float16]
+
+
+@pytest.mark.parametrize("dtype", SIXTEEN_BITS)
+@pytest.mark.parametrize("num_tokens", [0, 1, 2, 3, 8, 100])
+def test_a_float32_copy_multiplies_as_exactly_as_the_format_allows(dtype, num_tokens):
+    """Products through the copy are those of float64, rounded once to the 16-bit format."""
+    linear = nn.Linear(96, 40).to(dtype).requires_grad_(False)
+    x = torch.randn(1, num_tokens, 96, dtype=dtype)
+    got = WidenedLinear(linear)(x)
+    want = nn.functional.linear(x.double(), linear.weight.double(), linear.bias.double())
+    assert got.dtype == dtype
+    assert got.shape == want.shape
+    # One unit in the last place where sums of another order round to the other side.
+    assert torch.allclose(got.double(), want, rtol=2 * torch.finfo(dtype).eps, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", SIXTEEN_BITS)
+def test_copies_are_made_only_where_there_is_room(dtype):
+    """With one byte too little nothing is copied and the notice gives both amounts."""
+    needed = 4 * (24 * 40 + 40 * 24 + 24 * 50)
+    short = Tied().to(dtype).eval()
+    report = pack_linears(short, lambda _: None, room_bytes=needed - 1)
+    if report.num_packed:
+        pytest.skip("this CPU has instructions for the format, so nothing is copied")
+    assert report.extra_bytes == 0
+    assert "12.5 kB" in str(report.notice)
+    assert type(short.head) is nn.Linear
+    enough = Tied().to(dtype).eval()
+    report = pack_linears(enough, lambda _: None, room_bytes=needed)
+    assert (report.num_packed, report.extra_bytes, report.notice) == (3, needed, None)
+    assert isinstance(enough.head, WidenedLinear)
+    assert torch.equal(enough.head.weight, enough.embed.weight)
