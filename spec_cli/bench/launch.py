@@ -247,8 +247,8 @@ def weight_bytes(llm: "LLM", arm: Arm) -> int:
     """Bytes of the weights that an arm needs."""
     assembly = llm.assembly
     draft = assembly.draft
-    own = draft.num_bytes if draft is not None and arm.uses("draft") else 0
-    return assembly.target.num_bytes + own
+    own = draft.weight_bytes if draft is not None and arm.uses("draft") else 0
+    return assembly.target.weight_bytes + own
 
 
 def num_threads() -> int:

@@ -126,6 +126,7 @@ def row_outlook(active: ActiveRow, outlook: Outlook) -> RowOutlook:
         context_length=len(active.sequence),
         match_length=outlook.match_length,
         num_lag_tokens=outlook.num_lag_tokens,
+        num_remaining_tokens=active.sequence.num_remaining,
     )
 
 

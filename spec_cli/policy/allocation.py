@@ -20,7 +20,7 @@ from spec_cli.policy.base import RowOutlook
 from spec_cli.policy.cost import CostModel
 
 PAYBACK_STEPS = 64
-"""Steps over which a draft model's catch-up must pay: an answer is rarely shorter."""
+"""Steps over which a draft model's catch-up must pay, where the answer has as many left."""
 _LEAST_SURVIVAL = 0.02
 _AFFORDABLE = 0.94
 """Part of the best expected goodput below which nothing is tried for what it might teach."""
@@ -106,14 +106,12 @@ class Allocation:
 
 def allocate(
     rows: tuple[RowOutlook, ...],
-    num_prefill_tokens: int,
     max_draft_tokens: int,
     acceptance: AcceptanceModel,
     cost: CostModel,
 ) -> Allocation:
     """Order the draft tokens that the rows could have and price what could be done with them."""
     context = sum(row.context_length for row in rows)
-    first = len(rows) + num_prefill_tokens
     candidates: list[Candidate] = []
     survivals: list[list[float]] = []
     plain = 0.0
@@ -122,7 +120,7 @@ def allocate(
         survival = acceptance.survival(row.source, row.request_id, row.match_length, length)
         survivals.append(survival)
         if row.num_lag_tokens > 2:
-            plain = plain or cost.target_seconds(len(rows), first, 1, context)[0][0]
+            plain = plain or cost.target_seconds(len(rows), len(rows), 1, context)[0][0]
             if not _pays_back(row, survival, plain / len(rows), cost):
                 continue
         favour = -1.0
@@ -134,7 +132,7 @@ def allocate(
     if not candidates:
         return Allocation(rows, [], [])
     candidates.sort()
-    times = cost.target_seconds(len(rows), first, len(candidates) + 1, context)
+    times = cost.target_seconds(len(rows), len(rows), len(candidates) + 1, context)
     pricing = _Pricing(rows, candidates, survivals, times, acceptance, cost)
     return Allocation(rows, candidates, pricing.options())
 
@@ -146,7 +144,14 @@ def _catch_up_seconds(row: RowOutlook, cost: CostModel) -> float:
 
 def _pays_back(row: RowOutlook, survival: list[float], token_value: float, cost: CostModel) -> bool:
     """Whether drafting could earn a row's catch-up back in time, its own cost left aside."""
-    return _catch_up_seconds(row, cost) < PAYBACK_STEPS * token_value * sum(survival)
+    return _catch_up_seconds(row, cost) < _payback_steps(row) * token_value * sum(survival)
+
+
+def _payback_steps(row: RowOutlook) -> int:
+    """Steps that a row's catch-up will serve: no more than its answer may still have."""
+    if row.num_remaining_tokens is None:
+        return PAYBACK_STEPS
+    return min(PAYBACK_STEPS, max(1, row.num_remaining_tokens))
 
 
 class _Pricing:
@@ -169,7 +174,7 @@ class _Pricing:
         doubts = [acceptance.doubt(row.source, row.match_length) for row in rows]
         # Catch-up is an investment, not a price of this step: spread over the steps it serves.
         once = [
-            _catch_up_seconds(row, cost) / PAYBACK_STEPS
+            _catch_up_seconds(row, cost) / _payback_steps(row)
             if row.source == "draft"
             else cost.lookup_row_s
             for row in rows

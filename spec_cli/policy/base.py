@@ -19,6 +19,7 @@ class RowOutlook:
         context_length: Committed tokens.
         match_length: Lookup: length of the match behind the guess; 0 for a draft model.
         num_lag_tokens: Tokens a draft model must catch up on before it can guess.
+        num_remaining_tokens: Most tokens the answer may still get; None where that is not known.
     """
 
     request_id: str
@@ -27,6 +28,7 @@ class RowOutlook:
     context_length: int
     match_length: int = 0
     num_lag_tokens: int = 0
+    num_remaining_tokens: int | None = None
 
 
 class Policy(Protocol):

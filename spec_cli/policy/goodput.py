@@ -79,12 +79,13 @@ class GoodputPolicy:
             self._state = None
         if not any(row.max_draft_tokens for row in rows):
             return (0,) * len(rows)
-        allocation = allocate(
-            rows, num_prefill_tokens, self._max_draft_tokens, self.acceptance, self.cost
-        )
+        # A prompt in the same step is left aside: it must be processed, drafts or not, and beside
+        # its seconds any draft would look cheap.
+        allocation = allocate(rows, self._max_draft_tokens, self.acceptance, self.cost)
         self._allocation = allocation
         has_draft_model = any(row.source == "draft" and row.max_draft_tokens for row in rows)
-        self._set_mode(allocation, has_draft_model)
+        is_filling = num_prefill_tokens > 0  # another row is about to change what pays
+        self._set_mode(allocation, has_draft_model, may_begin=not is_filling)
         if not self._on:
             return self._choose_paused(rows)
         if has_draft_model and self._must_time_base(len(rows), num_prefill_tokens):
@@ -93,14 +94,16 @@ class GoodputPolicy:
         self._idle_steps = 0 if option.num_draft_tokens else self._idle_steps + 1
         return allocation.lengths(option)
 
-    def _set_mode(self, allocation: Allocation, has_draft_model: bool) -> None:
+    def _set_mode(
+        self, allocation: Allocation, has_draft_model: bool, *, may_begin: bool
+    ) -> None:
         """Pause or resume, no sooner than the dwell allows."""
         gain = allocation.best.gain if allocation.best.num_draft_tokens else 0.0
         self._gain += _GAIN_RATE * (gain - self._gain)
         if self._step - self._last_switch < MIN_DWELL_STEPS:
             return
         if not self._on:
-            if gain >= _ENTRY_GAIN:
+            if may_begin and gain >= _ENTRY_GAIN:
                 self._switch(on=True)
         # A lookup without a good match is silent, not paused; only a long silence is a pause.
         elif self._gain < _EXIT_GAIN and (has_draft_model or self._idle_steps >= _IDLE_STEPS):

@@ -20,10 +20,11 @@ def _play(
     *,
     token: float,
     draft: float = 0.0,
+    num_prefill: int = 0,
 ) -> tuple[int, ...]:
     """One step in which a row's drafts are all right or all wrong."""
-    lengths = policy.choose(rows, 0)
-    total = len(rows) + sum(lengths)
+    lengths = policy.choose(rows, num_prefill)
+    total = len(rows) + sum(lengths) + num_prefill
     steps = tuple(
         RowStep(
             row.request_id, row.source, (0,) * length, length if accept else 0,
@@ -34,7 +35,7 @@ def _play(
     by_model = [n for n, row in zip(lengths, rows, strict=True) if row.source == "draft"]
     passes = max(by_model, default=0)
     times = StepTimes(_STEP_S * draft * passes, _STEP_S * (1 + token * total), 0.0, 0.0)
-    policy.observe(StepFinished(0, 0.0, steps, 0, times, _ON))
+    policy.observe(StepFinished(0, 0.0, steps, num_prefill, times, _ON))
     for row, length, accept in zip(rows, lengths, accepts, strict=True):
         if not length and row.source != "draft":
             policy.observe_shadow(
@@ -116,6 +117,49 @@ def test_a_lag_too_long_to_pay_back_stays_off() -> None:
     lengths = [_play(policy, far, (True,), token=0.05, draft=0.2) for _ in range(60)]
     assert not any(map(any, lengths))
     assert policy.state.reason == "catching up on 10000000 tokens would not pay"
+
+
+def test_a_lag_is_not_caught_up_on_for_an_answer_about_to_end() -> None:
+    """What 64 steps would pay back is not begun with ten tokens to go, and is with a thousand."""
+    policy = GoodputPolicy()
+    row = RowOutlook("r", "draft", 8, 100, 0, 1, 1000)
+    for _ in range(60):
+        _play(policy, (row,), (True,), token=0.05, draft=0.2)
+    # What right drafts bring in twenty steps: eight tokens each, of a step's time each.
+    lag = int(20 * 8 * _STEP_S / policy.cost.catch_up_s)
+    late = replace(row, num_lag_tokens=lag, num_remaining_tokens=10)
+    assert policy.choose((late,), 0) == (0,)
+    early = replace(late, num_remaining_tokens=1000)
+    assert policy.choose((early,), 0)[0] >= 1
+
+
+def test_a_prompt_in_the_step_makes_no_draft_cheap() -> None:
+    """Drafts that cost more than they bring do not begin to pay beside a prompt of 200 tokens."""
+    policy = GoodputPolicy()
+    rows = tuple(RowOutlook(f"r{i}", "draft", 8, 100, 0, 1) for i in range(4))
+    accepts = (True, False, False, False)
+    for _ in range(100):
+        _play(policy, rows, accepts, token=0.2, draft=0.3)
+    assert policy.state.mode == "paused"
+    lengths = [
+        _play(policy, rows, accepts, token=0.2, draft=0.3, num_prefill=200 * (step % 4 < 3))
+        for step in range(64)
+    ]
+    assert policy.state.mode == "paused"
+    assert all(sum(step) <= 1 for step in lengths)  # probes
+
+
+def test_nothing_begins_while_rows_are_being_added() -> None:
+    """Where it pays for the rows that are there, it waits for the step without a prompt."""
+    policy = GoodputPolicy()
+    row = (RowOutlook("r", "draft", 8, 100, 0, 1),)
+    for _ in range(3):
+        assert _play(policy, row, (True,), token=0.05, draft=0.2) == (0,)
+    for _ in range(8):
+        _play(policy, row, (True,), token=0.05, draft=0.2, num_prefill=100)
+        assert policy.state.mode == "paused"
+    _play(policy, row, (True,), token=0.05, draft=0.2)
+    assert policy.state.mode == "on"
 
 
 def test_lengths_keep_to_the_offers() -> None:
