@@ -94,9 +94,7 @@ class GoodputPolicy:
         self._idle_steps = 0 if option.num_draft_tokens else self._idle_steps + 1
         return allocation.lengths(option)
 
-    def _set_mode(
-        self, allocation: Allocation, has_draft_model: bool, *, may_begin: bool
-    ) -> None:
+    def _set_mode(self, allocation: Allocation, has_draft_model: bool, *, may_begin: bool) -> None:
         """Pause or resume, no sooner than the dwell allows."""
         gain = allocation.best.gain if allocation.best.num_draft_tokens else 0.0
         self._gain += _GAIN_RATE * (gain - self._gain)
