@@ -1,14 +1,13 @@
 """From a configuration and loaded models to who guesses."""
 
 from collections.abc import Callable
-from typing import Literal
 
-from spec_cli.core.config import EngineConfig
+from spec_cli.core.config import MAX_DRAFT_TOKENS, EngineConfig
 from spec_cli.engine.corpus import Corpus
 from spec_cli.engine.loading import DraftModel, TargetModel
 from spec_cli.policy.base import Policy
 from spec_cli.policy.cost import CostModel
-from spec_cli.policy.goodput import GoodputPolicy
+from spec_cli.policy.goodput import MAX_AUTO_TOKENS, GoodputPolicy
 from spec_cli.proposers.base import Proposer
 from spec_cli.proposers.draft_model import DraftModelProposer
 from spec_cli.proposers.hybrid import HybridProposer, Prices
@@ -16,6 +15,7 @@ from spec_cli.proposers.ngram import NgramProposer
 from spec_cli.proposers.suffix import SuffixProposer
 
 _AUTO_DRAFT_TOKENS = 8
+"""Longest draft that `auto` asks a draft model for: each further token is another of its passes."""
 _TYPICAL_CONTEXT = 512
 _REFRESH_STEPS = 16
 
@@ -44,8 +44,10 @@ def make_proposer(
     lookup = SuffixProposer(texts, answers=target.answers, is_isolated=is_isolated)
     if draft is None:
         return lookup
+    is_auto = isinstance(policy, GoodputPolicy)
     model = DraftModelProposer(
         draft.runner,
+        max_draft_tokens=_AUTO_DRAFT_TOKENS if is_auto else MAX_DRAFT_TOKENS,
         verify=config.verify,
         num_token_ids=min(draft.pair.target_rows, draft.pair.draft_rows),
         never_propose=draft.pair.never_propose,
@@ -53,12 +55,12 @@ def make_proposer(
     )
     if config.proposer == "draft":
         return model
-    length: int | Literal["auto"] = config.num_draft_tokens
+    length = config.num_draft_tokens
     return HybridProposer(
         lookup,
         model,
         _prices(config, target, draft, policy),
-        max_draft_tokens=_AUTO_DRAFT_TOKENS if length == "auto" else length,
+        max_draft_tokens=MAX_AUTO_TOKENS if length == "auto" else length,
         is_isolated=is_isolated,
     )
 

@@ -19,6 +19,8 @@ from spec_cli.policy.base import RowOutlook
 from spec_cli.policy.cost import CostModel
 from spec_cli.policy.probe import Prober
 
+MAX_AUTO_TOKENS = 24
+"""Longest draft of `auto`: a text that is copied goes on for long. A draft model's is shorter."""
 MIN_DWELL_STEPS = 8
 _WARMUP_STEPS = 3
 _ENTRY_GAIN = 1.01
@@ -46,7 +48,7 @@ class GoodputPolicy:
 
     def __init__(
         self,
-        max_draft_tokens: int = 8,
+        max_draft_tokens: int = MAX_AUTO_TOKENS,
         cost: CostModel | None = None,
         acceptance: AcceptanceModel | None = None,
     ) -> None:

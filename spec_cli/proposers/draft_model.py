@@ -5,6 +5,7 @@ from itertools import islice
 
 import torch
 
+from spec_cli.core.config import MAX_DRAFT_TOKENS
 from spec_cli.core.params import SamplingParams
 from spec_cli.core.proposal import Proposal
 from spec_cli.core.sequence import Sequence
@@ -73,6 +74,7 @@ class DraftModelProposer:
         num_token_ids: int,
         never_propose: tuple[int, ...] = (),
         p_min: float = 0.0,
+        max_draft_tokens: int = MAX_DRAFT_TOKENS,
         max_catch_up: int = 512,
     ) -> None:
         """Wrap a runner whose `vocab_size` is the target's.
@@ -84,6 +86,7 @@ class DraftModelProposer:
                 proposed.
             never_propose: Ids below that which do not mean a token of both, such as padding.
             p_min: Stop at a token that the draft itself gives a lower probability, in [0, 1].
+            max_draft_tokens: Longest draft to offer.
             max_catch_up: Most tokens to catch up on in one step; a longer lag takes several.
         """
         self._runner = runner
@@ -92,6 +95,7 @@ class DraftModelProposer:
         self._unknown = frozenset(never_propose)
         self._never_propose = sorted(i for i in never_propose if i < num_token_ids)
         self._p_min = p_min
+        self._max_draft_tokens = max_draft_tokens
         self._max_catch_up = max_catch_up
         self._rows: dict[str, Row] = {}
         self._agreed: dict[str, int] = {}  # how far row and sequence are known to agree
@@ -121,7 +125,7 @@ class DraftModelProposer:
         foreign = next((i for i in lack if i >= self._num_token_ids or i in self._unknown), None)
         if foreign is not None:
             return Outlook("draft", 0, ended=f"the draft model has no token {foreign}")
-        return Outlook("draft", room, num_lag_tokens=len(lack))
+        return Outlook("draft", min(room, self._max_draft_tokens), num_lag_tokens=len(lack))
 
     @torch.inference_mode()
     def propose(self, requests: list[DraftRequest]) -> list[Proposal]:

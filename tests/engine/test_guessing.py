@@ -54,6 +54,18 @@ def test_proposers(folder: str, options: dict[str, Any], kind: type) -> None:
         assert llm.assembly.spec == llm.config.proposer
 
 
+def test_auto_asks_a_draft_model_for_eight_tokens_and_a_schedule_for_its_own(folder: str) -> None:
+    """A draft model that is always right drafts 8 at a time by itself, and 20 where told to."""
+    with LLM(folder, draft_model=folder, spec="draft") as llm:
+        params = llm.default_params(max_tokens=200, temperature=0, ignore_eos=True)
+        for schedule, longest in ((None, 8), ("1-:20", 20)):
+            llm.speculate(k_schedule=schedule)
+            (output,) = llm.generate("hello", params)
+            assert output.stats.num_accepted_draft_tokens == output.stats.num_draft_tokens
+            assert len(output.stats.drafted_per_position) <= longest
+        assert len(output.stats.drafted_per_position) == 20
+
+
 def test_a_corpus_is_looked_up(folder: str, tmp_path: Path) -> None:
     """An answer that the corpus holds is drafted from it; the notice says what was read."""
     with LLM(folder, spec="off") as llm:

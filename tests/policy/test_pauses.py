@@ -55,6 +55,15 @@ def test_only_the_row_whose_text_repeats_drafts() -> None:
     assert (lengths[0], lengths[2], lengths[3]) == (0, 0, 0)
 
 
+def test_a_text_that_goes_on_repeating_drafts_as_long_as_auto_may() -> None:
+    """Where lookup is always right and a token costs a hundredth of a step, it asks for 24."""
+    policy = GoodputPolicy()
+    rows = (RowOutlook("r", "suffix", 32, 100, 32),)
+    for _ in range(60):
+        lengths = _play(policy, rows, (True,), token=0.01)
+    assert lengths == (24,)
+
+
 def test_a_draft_model_and_lookup_share_a_batch() -> None:
     """Each row drafts by its own source's figures, even where a draft token costs nothing."""
     cost = CostModel(draft=CostPrior(0.002, 0.0))

@@ -40,6 +40,7 @@ def make(
     temperature: float = 0.0,
     num_token_ids: int = 16,
     p_min: float = 0.0,
+    max_draft_tokens: int = 32,
     max_catch_up: int = 512,
 ) -> tuple[DraftModelProposer, Sequence]:
     params = SamplingParams(temperature=temperature)
@@ -49,6 +50,7 @@ def make(
         verify=verify,
         num_token_ids=num_token_ids,
         p_min=p_min,
+        max_draft_tokens=max_draft_tokens,
         max_catch_up=max_catch_up,
     )
     assert proposer.admit(row, 1)
@@ -191,6 +193,14 @@ def test_padded_ids_of_a_real_model_are_never_proposed() -> None:
     assert set(proposal.token_ids) <= set(range(10))
     assert proposal.draft_probs is not None
     assert float(proposal.draft_probs[:, 10:].sum()) == 0.0
+
+
+def test_it_offers_no_more_than_its_longest_draft() -> None:
+    """Its limit, or what its context has left where that is less."""
+    proposer, row = make(CountingRunner(context_length=8), [1, 2, 3, 4], max_draft_tokens=3)
+    assert proposer.outlook(row).max_draft_tokens == 3
+    row.commit((5, 6, 7))
+    assert proposer.outlook(row).max_draft_tokens == 2
 
 
 def test_the_end_of_its_context() -> None:
