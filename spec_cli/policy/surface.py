@@ -238,7 +238,8 @@ class TimeSurface:
     ) -> list[tuple[float, float, float]]:
         """The nearest curve whose times do not fall (pool adjacent violators; Barlow et al. 1972).
 
-        Weights are sample counts, so a cell met once gives way to its well-known neighbours.
+        Weights are squared sample counts: the time of a cell met a few times may be that of an
+        outlier, so it gives way to its well-known neighbours.
         """
         like = max(cells, key=lambda cell: cell.count).features
         models = [self._model((like[0], point[0], like[2], like[3])) for point in curve]
@@ -247,7 +248,7 @@ class TimeSurface:
             return curve
         blocks: list[tuple[float, float, int]] = []  # weight, mean seconds, cells
         for cell, seconds in zip(cells, times, strict=True):
-            block = (float(min(cell.count, _FULL_WEIGHT)), seconds, 1)
+            block = (float(min(cell.count, _FULL_WEIGHT)) ** 2, seconds, 1)
             while blocks and blocks[-1][1] > block[1]:
                 weight, mean, size = blocks.pop()
                 both = weight + block[0]

@@ -176,13 +176,8 @@ def test_goodput_is_near_the_best_after_forty_steps() -> None:
 
 
 def test_goodput_is_that_of_the_best_fixed_k() -> None:
-    """Steps 40 to 540 bring at least 97 % of the fixed k that turns out to have been best.
-
-    In all worlds but one, which has 96 %: what its first noisy samples said of the cost of one
-    length was not tried again for long.
-    """
-    assert sum(run(seed).of_fixed >= 0.97 for seed in _SEEDS) >= 199
-    assert min(run(seed).of_fixed for seed in _SEEDS) >= 0.96
+    """Steps 40 to 540 bring at least 97 % of the fixed k that turns out to have been best."""
+    assert min(run(seed).of_fixed for seed in _SEEDS) >= 0.97
 
 
 def test_it_learns_without_a_calibration() -> None:
