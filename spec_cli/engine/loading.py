@@ -125,7 +125,7 @@ def load_target(config: EngineConfig, found: FoundModel, report: ReportStage) ->
     Raises:
         SpecCliError: It cannot be loaded, or not with this context or memory.
     """
-    loaded = _load_weights(found, config, config.device, report)
+    loaded = _load_weights(found, config, config.device, config.memory_bytes, report)
     limit = _context_limit(config, loaded)
     budget = _make_budget(config, loaded)
     notices = list(loaded.notices)
@@ -177,7 +177,8 @@ def load_draft(
     """
     device = config.draft_device or config.device
     try:
-        loaded = _load_weights(found, config, device, report)
+        left_bytes = None if config.memory_bytes is None else target.budget.total_bytes
+        loaded = _load_weights(found, config, device, left_bytes, report)
         if config.memory_bytes is not None:
             _take_weights(target.budget, loaded.weight_bytes, config.memory_bytes)
         runner = ModelRunner(
@@ -199,25 +200,24 @@ def _read(files: ModelFiles, *, trust: bool) -> FoundModel:
 
 
 def _load_weights(
-    found: FoundModel, config: EngineConfig, device: str, report: ReportStage
+    found: FoundModel,
+    config: EngineConfig,
+    device: str,
+    left_bytes: int | None,
+    report: ReportStage,
 ) -> LoadedModel:
+    """Load a model's weights and lay them out; `left_bytes` is what --memory leaves for them."""
     options = LoadOptions(
         device=device, dtype=config.dtype, trust_remote_code=found.trust_remote_code
     )
     loaded = load_model(found.files, options, report)
     if loaded.device.type != "cpu":
         return loaded
-    packed = pack_linears(loaded.model, report, room_bytes=_copy_room(config, loaded))
+    left = free_memory(loaded.device) if left_bytes is None else left_bytes - loaded.num_bytes
+    # Copies get half of what the weights leave, so that caches get as much.
+    packed = pack_linears(loaded.model, report, room_bytes=None if left is None else left // 2)
     notices = loaded.notices if packed.notice is None else (*loaded.notices, packed.notice)
     return replace(loaded, copy_bytes=packed.extra_bytes, notices=notices)
-
-
-def _copy_room(config: EngineConfig, loaded: LoadedModel) -> int | None:
-    """Bytes that copies of the weights may take: half of what they leave, so caches get as much."""
-    if config.memory_bytes is not None:
-        return (config.memory_bytes - loaded.num_bytes) // 2
-    free = free_memory(loaded.device)
-    return None if free is None else free // 2
 
 
 def _name_draft(error: SpecCliError, config: EngineConfig) -> SpecCliError:
