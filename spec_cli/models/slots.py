@@ -74,6 +74,11 @@ class Slab:
             self.values[layer] = zeros((*size, shape.value_dim))  # [R, C, H, Dv]
 
     @property
+    def device(self) -> torch.device:
+        """That of its first layer."""
+        return next(iter(self.keys.values())).device
+
+    @property
     def is_idle(self) -> bool:
         """Whether no row is in use."""
         return not any(row.is_busy for row in self.rows)
