@@ -5,7 +5,8 @@ survival (acceptance.py) and measured step times (cost.py), with what a person w
 it does not flicker, it says why it pauses, and it comes back.
 
 Modes. While *on*, each row's length is chosen anew every step, 0 included, save that a step with
-a draft model drafts at least one token. While *paused*, nothing is drafted but probes: at most
+a draft model drafts at least one token where that nearly pays: what it never tries it cannot judge.
+While *paused*, nothing is drafted but probes: at most
 four steps in a row, one row each, at least sixteen steps apart. A *switch* is a change of mode;
 one happens at most every eight steps. Single draft-free steps that time the target while on, and
 probes while paused, are measurements, not switches.
@@ -27,6 +28,8 @@ _ENTRY_GAIN = 1.01
 _EXIT_GAIN = 0.995
 _GAIN_RATE = 0.2
 """Of the moving mean that is compared with the exit: one unlucky draft is no reason to pause."""
+_FUTILE_GAIN = 0.98
+"""Of the best drafts, below which not even one token is drafted while on."""
 _IDLE_STEPS = 16
 _BASE_SAMPLES = 3
 """Draft-free steps timed at a batch size before it is trusted; more where the call is close."""
@@ -92,7 +95,8 @@ class GoodputPolicy:
             return self._choose_paused(rows)
         if has_draft_model and self._must_time_base(len(rows), num_prefill_tokens):
             return (0,) * len(rows)
-        option = allocation.most_hopeful(or_none=not has_draft_model)
+        is_futile = allocation.best.gain < _FUTILE_GAIN
+        option = allocation.most_hopeful(or_none=is_futile or not has_draft_model)
         self._idle_steps = 0 if option.num_draft_tokens else self._idle_steps + 1
         return allocation.lengths(option)
 
