@@ -94,15 +94,17 @@ def pack_linears(
     places = _packable(model)
     if not places:
         return PackingReport(0, 0)
-    first = places[0][2]
-    dtype = first.weight.dtype
+    # A 16-bit model may keep some layers in float32: the narrowest tells what must be possible.
+    narrowest = min((linear for _, _, linear in places), key=lambda x: x.weight.element_size())
+    dtype = narrowest.weight.dtype
     kind: type[PackedLinear | WidenedLinear] = PackedLinear
-    fault = _try_operators(first, dtype)
+    fault = _try_operators(narrowest, dtype)
     if fault is not None and dtype != torch.float32:
         kind = WidenedLinear
-        fault = _try_operators(first, torch.float32) or _lacks_room(places, room_bytes)
+        fault = _try_operators(narrowest, torch.float32)
+        fault = fault or _lacks_room(places, dtype, room_bytes)
     if fault is not None:
-        return PackingReport(0, 0, f"weights are not prepacked for this CPU: {fault}.")
+        return PackingReport(0, 0, f"weights are not prepacked for this CPU: {fault.rstrip('.')}.")
     tied = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
     extra_bytes = 0
     for done, (parent, name, linear) in enumerate(places):
@@ -115,15 +117,15 @@ def pack_linears(
 
 
 def _lacks_room(
-    places: list[tuple[nn.Module, str, nn.Linear]], room_bytes: int | None
+    places: list[tuple[nn.Module, str, nn.Linear]], dtype: torch.dtype, room_bytes: int | None
 ) -> str | None:
     """Why float32 copies of the weights cannot be had, or None."""
     num_bytes = sum(4 * linear.weight.numel() for _, _, linear in places)
     if room_bytes is None or num_bytes <= room_bytes:
         return None
-    dtype = str(places[0][2].weight.dtype).removeprefix("torch.")
+    name = str(dtype).removeprefix("torch.")
     return (
-        f"it has no instructions for {dtype}, and float32 copies of the weights need "
+        f"it has no instructions for {name}, and float32 copies of the weights need "
         f"{format_bytes(num_bytes)} of memory where {format_bytes(max(0, room_bytes))} may be used"
     )
 

@@ -116,3 +116,16 @@ def test_copies_are_made_only_where_there_is_room(dtype):
     assert (report.num_packed, report.extra_bytes, report.notice) == (3, needed, None)
     assert isinstance(enough.head, WidenedLinear)
     assert torch.equal(enough.head.weight, enough.embed.weight)
+
+
+@pytest.mark.parametrize("dtype", SIXTEEN_BITS)
+def test_a_layer_kept_in_float32_does_not_speak_for_the_others(dtype):
+    """A 16-bit model whose first layer stayed in float32 gives the plain model's numbers."""
+    wide, narrow = nn.Linear(16, 24), nn.Linear(24, 8).to(dtype)
+    model = nn.Sequential(wide, narrow).eval()
+    x = torch.randn(1, 5, 16)
+    with torch.inference_mode():
+        want = nn.functional.linear(wide(x), narrow.weight.float(), narrow.bias.float())
+        pack_linears(model, lambda _: None)
+        got = model[1](model[0](x).to(dtype)).float()
+    assert torch.allclose(got, want, atol=0.05)
