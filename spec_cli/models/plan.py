@@ -63,8 +63,6 @@ class Group:
             self.query_length = tile
             whole_tiles = -(-self.kv_length // _KV_TILE) * _KV_TILE
             self.kv_length = min(whole_tiles, self.slab.capacity)
-        device_type = self.slab.device.type
-        self._call_slots = _CALL_SLOTS.get(device_type, _ACCELERATOR_CALL_SLOTS)
         self.is_ragged = self.num_tokens != len(spans) * self.query_length
         self._cache: dict[Any, Any] = {}
 
@@ -80,7 +78,8 @@ class Group:
             return False
         spans = (*self.spans, span)
         padded = len(spans) * max(s.count for s in spans) * max(s.stop for s in spans)
-        return padded - sum(s.count * s.stop for s in spans) <= self._call_slots
+        affordable = _CALL_SLOTS.get(self.slab.device.type, _ACCELERATOR_CALL_SLOTS)
+        return padded - sum(s.count * s.stop for s in spans) <= affordable
 
     def attend(self, layer: int, query: torch.Tensor, options: ScoreOptions) -> torch.Tensor:
         """One attention call for the group's rows.

@@ -89,8 +89,8 @@ class GoodputPolicy:
         allocation = allocate(rows, self._max_draft_tokens, self.acceptance, self.cost)
         self._allocation = allocation
         has_draft_model = any(row.source == "draft" and row.max_draft_tokens for row in rows)
-        is_filling = num_prefill_tokens > 0  # another row is about to change what pays
-        self._set_mode(allocation, has_draft_model, may_begin=not is_filling)
+        # A row that is being added is about to change what pays.
+        self._set_mode(allocation, has_draft_model, may_begin=not num_prefill_tokens)
         if not self._on:
             return self._choose_paused(rows)
         if has_draft_model and self._must_time_base(len(rows), num_prefill_tokens):

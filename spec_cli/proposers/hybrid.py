@@ -164,9 +164,8 @@ class HybridProposer:
         if not looked_up.max_draft_tokens:
             return drafted
         looked_up = replace(looked_up, ended=drafted.ended)
-        survival = row.acceptance.survival(
-            "draft", sequence.request_id, 0, min(drafted.max_draft_tokens, self._max_draft_tokens)
-        )
+        count = min(drafted.max_draft_tokens, self._max_draft_tokens)
+        survival = row.acceptance.survival("draft", sequence.request_id, 0, count)
         # An isolated row must not feel how many others there are.
         prices = self._prices(1 if self._is_isolated else len(self._rows))
         by_draft = best_goodput(survival, prices.draft_pass + prices.verified_token)
