@@ -107,9 +107,10 @@ class TableRunner(FakeRunner):
 class ScriptedProposer:
     """Proposes from a function of the committed tokens: an oracle, an adversary, anything."""
 
-    def __init__(self, guess, source="draft") -> None:
+    def __init__(self, guess, source="draft", hindsight=lambda token_ids: ()) -> None:
         self._guess = guess
         self._source = source
+        self._hindsight = hindsight
 
     def bytes_for(self, max_length: int) -> int:
         """Nothing is cached."""
@@ -132,6 +133,7 @@ class ScriptedProposer:
             Proposal(
                 tuple(self._guess(r.sequence.token_ids, r.num_draft_tokens))[: r.num_draft_tokens],
                 self._source,
+                hindsight=self._hindsight(r.sequence.token_ids),
             )
             for r in requests
         ]

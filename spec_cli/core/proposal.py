@@ -19,11 +19,15 @@ class Proposal:
         source: Who guessed.
         draft_probs: float32 `[k, V]`: the distribution each token was sampled from, needed by
             rejection verification. None for a deterministic guess, whose distribution is one-hot.
+        hindsight: For some of the row's last committed tokens, those that came while the proposer
+            was not asked: whether it would have drafted that token after the ones before it. None
+            where it would have drafted none.
     """
 
     token_ids: tuple[int, ...]
     source: DraftSource
     draft_probs: "torch.Tensor | None" = None
+    hindsight: tuple[bool | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

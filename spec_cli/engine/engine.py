@@ -22,7 +22,7 @@ from spec_cli.core.stats import StatsRecorder
 from spec_cli.engine.active import ActiveRow, Outcome, row_outlook, row_step, settle
 from spec_cli.engine.parts import EngineParts, StepTimer
 from spec_cli.engine.scheduler import PrefillBudget, Scheduler, Waiting
-from spec_cli.engine.shadow import Shadow
+from spec_cli.engine.shadow import Shadow, tell_hindsight
 from spec_cli.models.base import Row, RowInput
 from spec_cli.proposers.base import DraftRequest
 from spec_cli.sampling.verify import VerifyMode, verify
@@ -204,10 +204,12 @@ class Engine:
             if length
         ]
         drafts = iter(proposer.propose(requests) if requests else [])
-        return [
+        proposals = [
             next(drafts) if length else Proposal((), outlook.source)
             for length, outlook in zip(lengths, outlooks, strict=True)
         ]
+        tell_hindsight(outlooks, proposals, self.parts.policy)
+        return proposals
 
     def _commit(
         self,

@@ -2,14 +2,16 @@
 
 A lookup costs next to nothing to ask. While the policy drafts nothing for a row, what the lookup
 would have proposed is kept and compared with the tokens that are committed, so the policy learns
-its acceptance without a single wasted draft token.
+its acceptance without a single wasted draft token. A draft model costs a pass to ask: it is asked
+rarely, and then tells what it would have drafted meanwhile.
 """
 
 from dataclasses import dataclass
 
-from spec_cli.core.proposal import DraftSource
+from spec_cli.core.proposal import DraftSource, Proposal
 from spec_cli.engine.active import ActiveRow
 from spec_cli.policy.base import Policy, RowOutlook
+from spec_cli.policy.hindsight import verdicts
 from spec_cli.proposers.base import DraftRequest, Proposer
 
 _LENGTH = 4
@@ -93,3 +95,10 @@ class Shadow:
     def forget(self, request_id: str) -> None:
         """Drop the guess of a row that ended."""
         self._guesses.pop(request_id, None)
+
+
+def tell_hindsight(outlooks: list[RowOutlook], proposals: list[Proposal], policy: Policy) -> None:
+    """Tell the policy what would have become of drafts that it did not ask for."""
+    for outlook, proposal in zip(outlooks, proposals, strict=True):
+        for verdict in verdicts(proposal.hindsight, max(1, outlook.max_draft_tokens)):
+            policy.observe_shadow(proposal.source, outlook.request_id, 0, *verdict)

@@ -34,9 +34,9 @@ _ROW_FADE = 0.99
 """Per step without a draft: a row left out for its bad luck is tried again in time."""
 _ROW_WEIGHT = 4.0
 _TABLE_WEIGHT = 16.0
-_PAUSED_FADE = 0.97
+_PAUSED_FADE = 0.99
 """Per step of a pause, so that a few probes can speak against what came before it."""
-_LEAST_TRIES = 4.0
+_LEAST_TRIES = 16.0
 _WINDOW = 48
 _DRAFT_PRIOR = 0.6
 _LOOKUP_PRIORS = (0.3, 0.3, 0.45, 0.6, 0.75, 0.85)

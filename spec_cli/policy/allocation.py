@@ -19,7 +19,7 @@ from spec_cli.policy.acceptance import AcceptanceModel
 from spec_cli.policy.base import RowOutlook
 from spec_cli.policy.cost import CostModel
 
-PAYBACK_STEPS = 64
+PAYBACK_STEPS = 32
 """Steps over which a draft model's catch-up must pay, where the answer has as many left."""
 _LEAST_SURVIVAL = 0.02
 _AFFORDABLE = 0.94
@@ -70,7 +70,7 @@ class Allocation:
     def __init__(
         self, rows: tuple[RowOutlook, ...], candidates: list[Candidate], options: list[_Figures]
     ) -> None:
-        self._rows = rows
+        self.rows = rows
         self._candidates = candidates
         self._options = options
         self.best = Option(*max(options, default=NO_DRAFTS))
@@ -89,19 +89,19 @@ class Allocation:
 
     def lengths(self, option: Option) -> tuple[int, ...]:
         """The draft lengths of an option, by row."""
-        result = [0] * len(self._rows)
+        result = [0] * len(self.rows)
         left = option.num_draft_tokens
         for _, position, index in self._candidates:
             if not left:
                 break
-            if position < option.cap or self._rows[index].source != "draft":
+            if position < option.cap or self.rows[index].source != "draft":
                 result[index] += 1
                 left -= 1
         return tuple(result)
 
     def break_even(self) -> float:
         """Accepted part of the best option's draft tokens at which they would just pay."""
-        return (self.best.price - 1.0) * len(self._rows) / max(1, self.best.num_draft_tokens)
+        return (self.best.price - 1.0) * len(self.rows) / max(1, self.best.num_draft_tokens)
 
 
 def allocate(

@@ -48,12 +48,12 @@ class Policy(Protocol):
         num_judged: int,
         num_accepted: int,
     ) -> None:
-        """Learn what a lookup that was not asked would have brought.
+        """Learn what a draft that was not asked for would have brought.
 
         Args:
-            source: Which lookup.
+            source: Whose it would have been.
             request_id: Whose row.
-            match_length: Length of the match behind the guess.
+            match_length: Lookup: length of the match behind the guess.
             num_judged: Guessed tokens compared with what came, up to and with the first wrong one.
             num_accepted: Those that were right.
         """

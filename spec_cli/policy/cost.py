@@ -12,7 +12,7 @@ from typing import Literal
 from spec_cli.core.events import StepFinished
 from spec_cli.policy.surface import CostPrior, TimeSurface
 
-_OPTIMISM = 0.5
+_OPTIMISM = 0.45
 _UNIT = (1.0, 1.0, 1.0, 0.0)
 _DRAFT_LINE_WEIGHT = 6.0
 """Passes are alike, so the line says more of them than of the target's kernels."""

@@ -6,8 +6,8 @@ it does not flicker, it says why it pauses, and it comes back.
 
 Modes. While *on*, each row's length is chosen anew every step, 0 included, save that a step with
 a draft model drafts at least one token where that nearly pays: what it never tries it cannot judge.
-While *paused*, nothing is drafted but probes: at most
-four steps in a row, one row each, at least sixteen steps apart. A *switch* is a change of mode;
+While *paused*, nothing is drafted but probes, one token for
+one row, at least sixteen steps apart. A *switch* is a change of mode;
 one happens at most every eight steps. Single draft-free steps that time the target while on, and
 probes while paused, are measurements, not switches.
 """
@@ -24,13 +24,15 @@ MAX_AUTO_TOKENS = 24
 """Longest draft of `auto`: a text that is copied goes on for long. A draft model's is shorter."""
 MIN_DWELL_STEPS = 8
 _WARMUP_STEPS = 3
-_ENTRY_GAIN = 1.01
+_ENTRY_GAIN = 1.02
 _EXIT_GAIN = 0.995
 _GAIN_RATE = 0.2
 """Of the moving mean that is compared with the exit: one unlucky draft is no reason to pause."""
 _FUTILE_GAIN = 0.98
 """Of the best drafts, below which not even one token is drafted while on."""
 _IDLE_STEPS = 16
+_LOOK_INTERVAL = 4
+"""Steps between looks at whether drafting would pay, while nothing tells of a change."""
 _BASE_SAMPLES = 3
 """Draft-free steps timed at a batch size before it is trusted; more where the call is close."""
 _CLOSE_BASE_SAMPLES = 8
@@ -62,6 +64,7 @@ class GoodputPolicy:
         self._on = False
         self._last_switch = -MIN_DWELL_STEPS
         self._idle_steps = 0
+        self._next_look = 0
         self._gain = 1.0
         self._prober = Prober()
         self._is_timed = False
@@ -75,8 +78,8 @@ class GoodputPolicy:
     def choose(self, rows: tuple[RowOutlook, ...], num_prefill_tokens: int) -> tuple[int, ...]:
         """Draft lengths for the rows, in their order."""
         self._step += 1
-        self._asked = {row.request_id: row for row in rows}
-        self._prober.request_id = None
+        before, self._asked = self._asked, {row.request_id: row for row in rows}
+        self._prober.is_probing = False
         if not self._is_timed:
             self._is_timed = self.cost.target.num_samples >= _WARMUP_STEPS
             if not self._is_timed:
@@ -84,21 +87,35 @@ class GoodputPolicy:
             self._state = None
         if not any(row.max_draft_tokens for row in rows):
             return (0,) * len(rows)
+        if self._may_rest(rows, before):
+            return (0,) * len(rows)
+        may_begin = not num_prefill_tokens
+        self._next_look = self._step + _LOOK_INTERVAL * may_begin
         # A prompt in the same step is left aside: it must be processed, drafts or not, and beside
         # its seconds any draft would look cheap.
         allocation = allocate(rows, self._max_draft_tokens, self.acceptance, self.cost)
         self._allocation = allocation
         has_draft_model = any(row.source == "draft" and row.max_draft_tokens for row in rows)
         # A row that is being added is about to change what pays.
-        self._set_mode(allocation, has_draft_model, may_begin=not num_prefill_tokens)
+        self._set_mode(allocation, has_draft_model, may_begin=may_begin)
         if not self._on:
-            return self._choose_paused(rows)
+            return self._choose_paused(rows) if may_begin else (0,) * len(rows)
         if has_draft_model and self._must_time_base(len(rows), num_prefill_tokens):
             return (0,) * len(rows)
         is_futile = allocation.best.gain < _FUTILE_GAIN
         option = allocation.most_hopeful(or_none=is_futile or not has_draft_model)
         self._idle_steps = 0 if option.num_draft_tokens else self._idle_steps + 1
         return allocation.lengths(option)
+
+    def _may_rest(self, rows: tuple[RowOutlook, ...], before: dict[str, RowOutlook]) -> bool:
+        """Whether a pause goes on without a look: same rows, no match to try, nothing learnt."""
+        return (
+            not self._on
+            and self._step < self._next_look
+            and self._asked.keys() == before.keys()
+            and all(row.source == "draft" or not row.max_draft_tokens for row in rows)
+            and not self._prober.is_due(self._step)
+        )
 
     def _set_mode(self, allocation: Allocation, has_draft_model: bool, *, may_begin: bool) -> None:
         """Pause or resume, no sooner than the dwell allows."""
@@ -141,7 +158,7 @@ class GoodputPolicy:
     def _choose_paused(self, rows: tuple[RowOutlook, ...]) -> tuple[int, ...]:
         """Nothing, or a probe."""
         if self._prober.is_due(self._step):
-            lengths = self._prober.choose(self._step, rows, self._max_draft_tokens, self.cost)
+            lengths = self._prober.choose(self._step, self._allocation, self.acceptance, self.cost)
             if lengths is not None:
                 return lengths
             # The shadow tells a lookup's acceptance, not its price: try it where it might pay.
@@ -155,16 +172,19 @@ class GoodputPolicy:
         """Learn from a finished step: what it cost and what became of its drafts."""
         for row in step.rows:
             if row.draft_token_ids:
+                self._next_look = 0
                 asked = self._asked.get(row.request_id)
                 self.acceptance.observe(
                     row.source, row.request_id, asked.match_length if asked else 0,
                     row.num_judged, row.num_accepted,
                 )  # fmt: skip
-                if row.request_id == self._prober.request_id:
-                    self._prober.judge(self._step, row.num_judged, row.num_accepted)
-                    self._state = None
             elif row.source == "draft":
                 self.acceptance.fade(row.request_id, is_paused=not self._on)
+        if self._prober.is_probing:
+            self._prober.judge(
+                self._step, len(step.rows), sum(row.num_accepted for row in step.rows)
+            )
+            self._state = None
         if not self._on:
             self.acceptance.fade_pool("draft")
         if step.rows:
@@ -189,6 +209,7 @@ class GoodputPolicy:
             num_accepted: Those that were right.
         """
         self.acceptance.observe(source, request_id, match_length, num_judged, num_accepted)
+        self._next_look = 0
         if not self._on:
             self._state = None
 

@@ -1,66 +1,61 @@
-"""Short drafts while speculation is paused, to find out whether it would pay again.
+"""Drafts while speculation is paused, to find out whether it would pay again.
 
-A probe is one to four steps in a row in which one row drafts; the next one is at least sixteen
-steps away, then twice as far each time it disappoints, until probes take about a hundredth of the
-time. Lookup needs none for its acceptance, which the shadow tells, only for its price.
+One token for one row, or the best drafts for all where those lose less, which near break-even they
+do. What a draft model tells on that occasion of the tokens it missed (hindsight.py) is worth more
+than the drafts. Only after all rows have caught up does a step tell what drafting for them takes,
+so a probe with all of them is two steps. The next one is at least sixteen steps away, then twice as
+far each time, until probes take well below a hundredth of the time. Lookup needs none for its
+acceptance, which the shadow tells, only for its price.
 """
 
+from spec_cli.policy.acceptance import AcceptanceModel
+from spec_cli.policy.allocation import Allocation
 from spec_cli.policy.base import RowOutlook
 from spec_cli.policy.cost import CostModel
 
 PROBE_INTERVAL = 16
-MAX_PROBE_INTERVAL = 44
-_LONG_INTERVAL = 56
-"""Steps after a probe of several steps that came to nothing in the end."""
-PROBE_BURST = 4
-_BUDGET = 0.011
+MAX_PROBE_INTERVAL = 56
+_BUDGET = 0.006
 """Part of the time that probes may take once they have backed off."""
-_MAX_TOKENS = 3
 _MAX_PRICE = 4.0
 """Target steps a probe may cost; a row that lags too far behind is left alone."""
 _SLACK = 0.1
 """Target steps of catch-up that another row's view is worth."""
-_GOOD_ACCEPTANCE = 0.8
 
 
 class Prober:
-    """When to probe, which row, how long, and what the probe under way says."""
+    """When to probe and with what."""
 
     def __init__(self) -> None:
         self._next_step = 0
         self._interval = PROBE_INTERVAL
-        self._num_steps = 0
-        self._num_accepted = 0
-        self._num_judged = 0
-        self._num_rows = 1
-        self._spent = 0.0
-        self._break_even = 0.0
+        self._loss = 0.0
+        self._goes_on = False
         self._turn = 0
-        self.request_id: str | None = None
-        """The row that probes in this step."""
+        self.is_probing = False
+        """Whether this step is a probe."""
 
     def restart(self, step: int) -> None:
         """Begin a pause."""
-        self._begin(step + PROBE_INTERVAL, PROBE_INTERVAL)
-
-    def _begin(self, next_step: int, interval: int) -> None:
-        self._next_step = next_step
-        self._interval = interval
-        self._num_steps = self._num_accepted = self._num_judged = 0
-        self._spent = 0.0
+        self._next_step = step + PROBE_INTERVAL
+        self._interval = PROBE_INTERVAL
+        self._loss = 0.0
+        self._goes_on = False
 
     def is_due(self, step: int) -> bool:
-        """Whether a probe may start or is under way."""
+        """Whether a probe may start."""
         return step >= self._next_step
 
     def wait(self, step: int) -> None:
         """Come back later, and later still the next time."""
-        self._begin(step + self._interval, min(MAX_PROBE_INTERVAL, 2 * self._interval))
+        self._next_step = step + self._interval
+        self._interval = min(MAX_PROBE_INTERVAL, 2 * self._interval)
 
     def choose(
-        self, step: int, rows: tuple[RowOutlook, ...], max_draft_tokens: int, cost: CostModel
+        self, step: int, allocation: Allocation, acceptance: AcceptanceModel, cost: CostModel
     ) -> tuple[int, ...] | None:
         """Draft lengths of a probe with a draft model; None where no row has one."""
+        rows = allocation.rows
         reachable = [
             index
             for index, row in enumerate(rows)
@@ -69,21 +64,22 @@ class Prober:
         if not reachable:
             return None
         index = self._reach(rows, reachable, cost)
-        lengths = [0] * len(rows)
-        # One token tells most for its price; more of them only once the first was right.
-        limit = _MAX_TOKENS if self._num_steps else 1
-        limit = min(rows[index].max_draft_tokens, max_draft_tokens, limit)
-        price, length = self._price(rows, index, limit, cost)
-        if price > _MAX_PRICE:
-            self._begin(step + PROBE_INTERVAL, self._interval)
-            return tuple(lengths)
-        self._spent += price
-        self._num_rows = len(rows)
-        if self._num_steps == 0:
-            self._set_break_even(rows, len(reachable), cost)
-        self.request_id = rows[index].request_id
-        lengths[index] = length
-        return tuple(lengths)
+        probes = [tuple(int(other == index) for other in range(len(rows)))]
+        if allocation.best.num_draft_tokens:
+            probes.append(allocation.lengths(allocation.best))
+        prices = [_price(rows, lengths, cost) for lengths in probes]
+        losses = [
+            price - _expected(rows, lengths, acceptance) / len(rows)
+            for price, lengths in zip(prices, probes, strict=True)
+        ]
+        chosen = losses.index(min(losses))
+        if prices[chosen] > _MAX_PRICE:
+            self._next_step = step + PROBE_INTERVAL
+            return (0,) * len(rows)
+        self.is_probing = True
+        self._loss += prices[chosen]
+        self._goes_on = chosen > 0 and not self._goes_on
+        return probes[chosen]
 
     def _reach(self, rows: tuple[RowOutlook, ...], reachable: list[int], cost: CostModel) -> int:
         """The row with the least lag, or in turn those that cost next to nothing more.
@@ -96,45 +92,42 @@ class Prober:
         near = [index for index in reachable if rows[index].num_lag_tokens <= least + slack]
         return near[self._turn % len(near)]
 
-    def _price(
-        self, rows: tuple[RowOutlook, ...], index: int, limit: int, cost: CostModel
-    ) -> tuple[float, int]:
-        """Target steps that a probe adds, and its length: the one that pays at good acceptance."""
-        row = rows[index]
-        context = sum(other.context_length for other in rows)
-        target, _ = cost.target_seconds(len(rows), len(rows), limit + 1, context)
-        best, price, length = 0.0, 0.0, 1
-        emitted = survived = 1.0
-        for count in range(1, limit + 1):
-            survived *= _GOOD_ACCEPTANCE
-            emitted += survived
-            drafting = cost.draft_seconds(1, count, count, count * row.context_length)
-            added = target[count] + drafting - target[0]
-            # The row's share of the step: its neighbours take their tokens anyway.
-            value = emitted / (target[0] / len(rows) + added)
-            if value > best:
-                best, length, price = value, count, added / target[0]
-        lag = max(0, row.num_lag_tokens - 1)
-        return price + lag * cost.catch_up_s / target[0], length
-
-    def _set_break_even(self, rows: tuple[RowOutlook, ...], count: int, cost: CostModel) -> None:
-        """Acceptance at which one token for each row of a draft model pays: they share a pass."""
-        context = sum(row.context_length for row in rows)
-        target, _ = cost.target_seconds(len(rows), len(rows), count + 1, context)
-        added = target[count] - target[0] + cost.draft_seconds(count, 1, count, context)
-        self._break_even = min(1.0, added / target[0] * len(rows) / count)
-
-    def judge(self, step: int, num_judged: int, num_accepted: int) -> None:
-        """Go on while the probe looks promising, else wait longer than last time."""
-        self._turn += 1
-        self._num_steps += 1
-        self._num_judged += num_judged
-        self._num_accepted += num_accepted
-        promising = self._num_accepted >= max(1.0, self._break_even * self._num_judged)
-        if promising and self._num_steps < PROBE_BURST:
-            return
+    def judge(self, step: int, num_rows: int, num_accepted: int) -> None:
+        """Wait until what the probe lost is a small part of the time, or longer than last time."""
         # What was accepted pays its part: a token is worth the row's share of a step.
-        net = self._spent - self._num_accepted / self._num_rows
-        longest = MAX_PROBE_INTERVAL if self._num_steps == 1 else _LONG_INTERVAL
-        interval = max(PROBE_INTERVAL, min(longest, int(net / _BUDGET), 2 * self._interval))
-        self._begin(step + interval, interval)
+        self._loss -= num_accepted / num_rows
+        if self._goes_on:
+            return
+        self._turn += 1
+        longest = min(MAX_PROBE_INTERVAL, 2 * self._interval)
+        self._interval = max(PROBE_INTERVAL, min(longest, int(self._loss / _BUDGET)))
+        self._next_step = step + self._interval
+        self._loss = 0.0
+
+
+def _price(rows: tuple[RowOutlook, ...], lengths: tuple[int, ...], cost: CostModel) -> float:
+    """What drafts add to a step, catch-up included, in target steps."""
+    context = sum(row.context_length for row in rows)
+    target, _ = cost.target_seconds(len(rows), len(rows), sum(lengths) + 1, context)
+    by_model = [
+        (row, length)
+        for row, length in zip(rows, lengths, strict=True)
+        if length and row.source == "draft"
+    ]
+    passes = [length for _, length in by_model]
+    seconds = target[-1] - target[0]
+    if by_model:
+        draft_context = sum(length * row.context_length for row, length in by_model)
+        seconds += cost.draft_seconds(len(passes), max(passes), sum(passes), draft_context)
+    seconds += cost.catch_up_s * sum(max(0, row.num_lag_tokens - 1) for row, _ in by_model)
+    return seconds / target[0]
+
+
+def _expected(
+    rows: tuple[RowOutlook, ...], lengths: tuple[int, ...], acceptance: AcceptanceModel
+) -> float:
+    """Draft tokens that are likely to be accepted."""
+    return sum(
+        sum(acceptance.survival(row.source, row.request_id, row.match_length, length))
+        for row, length in zip(rows, lengths, strict=True)
+    )

@@ -10,17 +10,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import exp2, log2, sqrt
 
+from spec_cli.policy.cell import CLIP, Cell, Features, Point, clip, interpolate, lean_on_neighbours
+
 _EXACT_BUCKETS = 16
-_CELL_RATE = 0.04
 _HALF_LIFE = 128
 _DRIFT_RATE = 0.1
 _DRIFT_Z = 3.0
 _LEAST_DRIFT = 0.05
 _DRIFT_SAMPLES = 24
-_CLIP = 0.3
-"""Farthest a sample may pull, as a part of the estimate: timings have outliers, mostly upward."""
-_FIRST_CLIP = 0.4
-_FIRST_SAMPLES = 5
 _FULL_WEIGHT = 8
 _REFIT_INTERVAL = 32
 _PRIOR_STRENGTH = 0.05
@@ -43,54 +40,11 @@ class CostPrior:
     per_context_token_s: float = 0.0
 
 
-_Features = tuple[float, float, float, float]
-
-
 def _bucket(count: int) -> int:
     """Counts up to 16 as they are, then four buckets an octave."""
     if count <= _EXACT_BUCKETS:
         return count
     return _EXACT_BUCKETS + int(4.0 * log2(count / _EXACT_BUCKETS) + 1.0)
-
-
-class _Cell:
-    """The measured time of nearly equal steps."""
-
-    __slots__ = ("count", "features", "first", "last", "position", "seconds")
-
-    def __init__(
-        self, features: _Features, position: float, seconds: float, expected: float | None
-    ) -> None:
-        self.features = features
-        self.position = position
-        self.first = [seconds]
-        # One sample may be an outlier: until there is a second it may not say much that is new.
-        self.seconds = seconds if expected is None else _clip(seconds, expected, _FIRST_CLIP)
-        self.count = 1
-        self.last = 0
-
-    def add(self, features: _Features, position: float, seconds: float) -> None:
-        """A median of the first samples, then a clipped moving mean."""
-        self.count += 1
-        rate = max(_CELL_RATE, 1.0 / self.count)
-        if self.count <= _FIRST_SAMPLES:
-            self.first.append(seconds)
-            self.first.sort()
-            self.seconds = self.first[(self.count - 1) // 2]
-        else:
-            self.seconds += rate * (_clip(seconds, self.seconds, _CLIP) - self.seconds)
-        old = self.features
-        self.features = (
-            old[0] + rate * (features[0] - old[0]),
-            old[1] + rate * (features[1] - old[1]),
-            old[2] + rate * (features[2] - old[2]),
-            old[3] + rate * (features[3] - old[3]),
-        )
-        self.position += rate * (position - self.position)
-
-
-def _clip(seconds: float, expected: float, part: float) -> float:
-    return min(expected * (1.0 + part), max(expected * (1.0 - part), seconds))
 
 
 class TimeSurface:
@@ -113,9 +67,9 @@ class TimeSurface:
         self._prior = (
             prior.fixed_s, prior.per_token_s, prior.per_row_s, prior.per_context_token_s,
         )  # fmt: skip
-        self._fit: _Features = self._prior
-        self._cells: dict[tuple[int, int], _Cell] = {}
-        self._curves: dict[int, list[tuple[float, float, float]]] = {}
+        self._fit: Features = self._prior
+        self._cells: dict[tuple[int, int], Cell] = {}
+        self._curves: dict[int, list[Point]] = {}
         self._drift = 1.0
         self._error = 0.0
         self._variance = 0.01
@@ -123,7 +77,7 @@ class TimeSurface:
         """Times learnt."""
 
     @property
-    def coefficients(self) -> _Features:
+    def coefficients(self) -> Features:
         """Seconds per unit of each feature, drift included."""
         fit, drift = self._fit, self._drift
         return (fit[0] * drift, fit[1] * drift, fit[2] * drift, fit[3] * drift)
@@ -133,10 +87,10 @@ class TimeSurface:
         cell = self._cells.get((_bucket(num_rows), _bucket(position)))
         return 0.0 if cell is None else self._fresh(cell)
 
-    def _fresh(self, cell: _Cell) -> float:
+    def _fresh(self, cell: Cell) -> float:
         return cell.count * exp2((cell.last - self.num_samples) / _HALF_LIFE)
 
-    def observe(self, features: _Features, num_rows: int, position: int, seconds: float) -> None:
+    def observe(self, features: Features, num_rows: int, position: int, seconds: float) -> None:
         """Learn one measured time."""
         if seconds <= 0.0:
             return
@@ -145,7 +99,7 @@ class TimeSurface:
         if cell is None:
             known = bool(self._cells)
             expected = self.seconds(features, num_rows, position) / self._drift if known else None
-            self._cells[key] = _Cell(features, position, seconds / self._drift, expected)
+            self._cells[key] = Cell(features, position, seconds / self._drift, expected)
         else:
             if cell.count >= _DRIFT_SAMPLES:
                 expected = cell.seconds * self._model(features) / self._model(cell.features)
@@ -164,7 +118,7 @@ class TimeSurface:
 
         Less than that a cell keeps to itself: its own early error must not shift its neighbours.
         """
-        error = _clip(1.0 + error, 1.0, _CLIP) - 1.0
+        error = clip(1.0 + error, 1.0, CLIP) - 1.0
         self._error += _DRIFT_RATE * (error - self._error)
         self._variance += _DRIFT_RATE * (error * error - self._variance)
         chance = sqrt(self._variance * _DRIFT_RATE / (2.0 - _DRIFT_RATE))
@@ -172,7 +126,7 @@ class TimeSurface:
             self._drift *= 1.0 + self._error
             self._error = 0.0
 
-    def _model(self, features: _Features) -> float:
+    def _model(self, features: Features) -> float:
         fit = self._fit
         return (
             fit[0] * features[0] + fit[1] * features[1]
@@ -211,7 +165,7 @@ class TimeSurface:
                 fit[i] = max(0.0, fit[i] + (moment[i] - away) / row[i])
         self._fit = (max(fit[0], 1e-9), fit[1], fit[2], fit[3])
 
-    def curve(self, num_rows: int) -> list[tuple[float, float, float]]:
+    def curve(self, num_rows: int) -> list[Point]:
         """Measured over modelled time along the axis: (position, ratio, samples), ascending."""
         rows = _bucket(num_rows)
         curve = self._curves.get(rows)
@@ -228,14 +182,13 @@ class TimeSurface:
                 )
                 for cell in cells
             ]
+            curve = lean_on_neighbours(curve, cells)
             if self._monotone and len(cells) > 1:
                 curve = self._isotonic(curve, cells)
             self._curves[rows] = curve
         return curve
 
-    def _isotonic(
-        self, curve: list[tuple[float, float, float]], cells: list[_Cell]
-    ) -> list[tuple[float, float, float]]:
+    def _isotonic(self, curve: list[Point], cells: list[Cell]) -> list[Point]:
         """The nearest curve whose times do not fall (pool adjacent violators; Barlow et al. 1972).
 
         Weights are squared sample counts: the time of a cell met a few times may be that of an
@@ -260,7 +213,7 @@ class TimeSurface:
             for point, seconds, model in zip(curve, level, models, strict=True)
         ]
 
-    def scale_prior(self, features: _Features, seconds: float) -> None:
+    def scale_prior(self, features: Features, seconds: float) -> None:
         """Before anything was measured, take the prior's size from an impure time."""
         if not self._cells:
             scale = seconds / self._model(features)
@@ -273,18 +226,9 @@ class TimeSurface:
         return bool(self.num_samples)
 
     def ratio(self, num_rows: int, position: float) -> float:
-        """The curve between its points by straight lines, and level beyond its ends."""
-        points = self.curve(num_rows)
-        left: tuple[float, float, float] | None = None
-        for right in points:
-            if right[0] >= position:
-                if left is None or right[0] == position:
-                    return right[1]
-                part = (position - left[0]) / (right[0] - left[0])
-                return left[1] + part * (right[1] - left[1])
-            left = right
-        return 1.0 if left is None else left[1]
+        """Measured over modelled time at a position, measured there or not."""
+        return interpolate(self.curve(num_rows), position)
 
-    def seconds(self, features: _Features, num_rows: int, position: float) -> float:
+    def seconds(self, features: Features, num_rows: int, position: float) -> float:
         """The expected time."""
         return self._drift * self._model(features) * self.ratio(num_rows, position)

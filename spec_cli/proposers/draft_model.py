@@ -17,6 +17,9 @@ from spec_cli.sampling.noise import Purpose
 from spec_cli.sampling.processors import Block
 from spec_cli.sampling.verify import VerifyMode
 
+MAX_HINDSIGHT = 24
+"""Most missed tokens of all rows judged in one pass: each takes logits, and noise to choose by."""
+
 
 @dataclass(slots=True)
 class _Run:
@@ -26,6 +29,11 @@ class _Run:
         drawn: Its tokens, each int64 `[1]` on the device.
         token_ids: As many of them as the host has read.
         probs: What each was sampled from, float32 `[V]`; empty where nobody asks.
+        num_missed: How many of the last committed tokens the coming pass chooses anew, to tell
+            what would have become of drafts there.
+        missed: Its choices for them, int64 `[num_missed]` on the device; None before and when read.
+        missed_ids: The same, read.
+        missed_doubtful: Where it would rather have ended a draft.
     """
 
     request: DraftRequest
@@ -33,6 +41,10 @@ class _Run:
     drawn: list[torch.Tensor] = field(default_factory=list)
     token_ids: list[int] = field(default_factory=list)
     probs: list[torch.Tensor] = field(default_factory=list)
+    num_missed: int = 0
+    missed: torch.Tensor | None = None
+    missed_ids: list[int] = field(default_factory=list)
+    missed_doubtful: list[bool] = field(default_factory=list)
     is_done: bool = False
 
     @property
@@ -45,12 +57,29 @@ class _Run:
         """How many of its tokens only the device knows."""
         return len(self.drawn) - len(self.token_ids)
 
+    def hindsight(self) -> tuple[bool | None, ...]:
+        """Whether it would have drafted the tokens it missed."""
+        came = self.request.sequence.token_ids[-len(self.missed_ids) :]
+        return tuple(
+            None if is_doubtful else chosen == token_id
+            for chosen, token_id, is_doubtful in zip(
+                self.missed_ids, came, self.missed_doubtful, strict=False
+            )
+        )
+
     def block(self) -> Block:
-        """What its next token is chosen from."""
+        """What its next token is chosen from, and before it those it missed."""
         sequence = self.request.sequence
         draft = self.token_ids + [UNREAD] * self.num_unread
         history = sequence.token_ids + draft
-        return Block(self.params, sequence.request.seed, history, sequence.num_prompt_tokens)
+        start = len(history) - self.num_missed
+        return Block(
+            self.params,
+            sequence.request.seed,
+            history[:start],
+            sequence.num_prompt_tokens,
+            tuple(history[start:]),
+        )
 
 
 class DraftModelProposer:
@@ -137,7 +166,12 @@ class DraftModelProposer:
             self._extend(active, self._runner.forward(inputs))
         _read(runs)
         return [
-            Proposal(tuple(run.token_ids), "draft", torch.stack(run.probs) if run.probs else None)
+            Proposal(
+                tuple(run.token_ids),
+                "draft",
+                torch.stack(run.probs) if run.probs else None,
+                run.hindsight(),
+            )
             for run in runs
         ]
 
@@ -155,20 +189,33 @@ class DraftModelProposer:
         """
         lacks = [self._catch_up(run.request.sequence) for run in runs]
         inputs, ready = [], []
-        budget = self._max_catch_up
+        budget, hindsight = self._max_catch_up, MAX_HINDSIGHT
         # Short lags first: a row that has a long prompt to read must not stop the others.
         for run, lack in sorted(zip(runs, lacks, strict=True), key=lambda pair: len(pair[1])):
             part = lack[: max(1, budget)]
             budget -= len(part)
             run.is_done = len(part) < len(lack)
-            inputs.append(RowInput(run.row, part, 0 if run.is_done else 1))
             if not run.is_done:
+                run.num_missed = min(self._num_judgeable(run, len(part)), hindsight)
+                hindsight -= run.num_missed
                 ready.append(run)
+            inputs.append(RowInput(run.row, part, 0 if run.is_done else 1 + run.num_missed))
         logits = self._runner.forward(inputs)
         for run in runs:
             self._agreed[run.request.sequence.request_id] = len(run.row.token_ids)
         if ready:
             self._extend(ready, logits)
+
+    def _num_judgeable(self, run: _Run, num_lacking: int) -> int:
+        """How many missed tokens it can say of whether it would have drafted them.
+
+        Not those of the prompt. Nor after a draft that was accepted to its end, where two are
+        lacking: what follows such a draft is likelier to go well than a draft is.
+        """
+        is_sampled = self._verify == "rejection" and not run.params.is_greedy
+        if num_lacking <= 2 or is_sampled:
+            return 0
+        return min(num_lacking - 1, run.request.sequence.num_output_tokens)
 
     def _extend(self, runs: list[_Run], logits: torch.Tensor) -> None:
         """Append one token to each draft; end those that are long or doubtful enough."""
@@ -183,7 +230,12 @@ class DraftModelProposer:
         chosen = choose(logits, blocks, Purpose.DRAFT if sampled else Purpose.TARGET)
         probs = probabilities(logits, blocks) if sampled else None
         doubtful = self._is_doubtful(logits, chosen)
-        for i, run in enumerate(runs):
+        i = -1  # of the last row of logits of the run before
+        for run in runs:
+            first, i = i + 1, i + 1 + run.num_missed
+            if run.num_missed:
+                run.missed, run.missed_doubtful = chosen[first:i], doubtful[first:i]
+                run.num_missed = 0
             has_probs = probs is not None and not run.params.is_greedy
             # Dropping a sampled token for what it is would bias the rest (algorithms.md, 2.3):
             # under rejection it is kept, and drafting stops behind it.
@@ -217,10 +269,15 @@ class DraftModelProposer:
 
 def _read(runs: list[_Run]) -> None:
     """Bring to the host, all at once, the tokens it has not read, and tell the rows."""
+    missed = [run.missed for run in runs if run.missed is not None]
     unread = [token for run in runs for token in run.drawn[len(run.token_ids) :]]
-    if not unread:
+    if not missed and not unread:
         return
-    token_ids = iter(torch.cat(unread).tolist())
+    token_ids = iter(torch.cat(missed + unread).tolist())
+    for run in runs:
+        if run.missed is not None:
+            run.missed_ids = list(islice(token_ids, len(run.missed)))
+            run.missed = None
     for run in runs:
         run.token_ids += islice(token_ids, run.num_unread)
         # The row holds the committed tokens, then the draft's, save those not yet processed.

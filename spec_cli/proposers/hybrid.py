@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from spec_cli.core.proposal import DraftSource, Proposal
 from spec_cli.core.sequence import Sequence
 from spec_cli.policy.acceptance import AcceptanceModel
+from spec_cli.policy.hindsight import verdicts
 from spec_cli.proposers.base import DraftRequest, Outlook, Proposer
 from spec_cli.proposers.suffix import SuffixProposer
 
@@ -53,6 +54,8 @@ class _Row:
         decided_at: Length of the sequence that `outlook` is for.
         draft_start: Length of the sequence before `draft`.
         draft: The draft model's tokens whose fate is open.
+        turns: Whose turn it was to guess, and from which length on, since the draft model was last
+            asked.
     """
 
     acceptance: AcceptanceModel
@@ -60,6 +63,35 @@ class _Row:
     outlook: Outlook = field(default_factory=lambda: Outlook("suffix", 0))
     draft_start: int = 0
     draft: tuple[int, ...] = ()
+    turns: list[tuple[int, DraftSource]] = field(default_factory=list)
+
+    def decide(self, length: int, outlook: Outlook) -> None:
+        """Note who guesses after so many tokens.
+
+        It is kept until the row grows: what other rows teach meanwhile must not part the outlook
+        that the policy saw from the guess.
+        """
+        self.outlook, self.decided_at = outlook, length
+        if not self.turns or self.turns[-1][1] != outlook.source:
+            self.turns.append((length, outlook.source))
+
+    def take(self, length: int, proposal: Proposal) -> Proposal:
+        """Keep what the draft model guessed after `length` tokens, and learn from its hindsight.
+
+        Tokens that came while lookup promised more say nothing of those it is asked for.
+        """
+        self.draft_start, self.draft = length, proposal.token_ids
+        start = length - len(proposal.hindsight)
+        hindsight = tuple(
+            is_right if self._was_asked(start + i) else None
+            for i, is_right in enumerate(proposal.hindsight)
+        )
+        self.turns = self.turns[-1:]
+        return replace(proposal, hindsight=hindsight)
+
+    def _was_asked(self, position: int) -> bool:
+        turn = next((source for start, source in reversed(self.turns) if start <= position), None)
+        return turn == "draft"
 
     def settle(self, sequence: Sequence) -> None:
         """Compare the last draft with the tokens that came instead."""
@@ -127,10 +159,7 @@ class HybridProposer:
         row = self._rows[sequence.request_id]
         if row.decided_at != len(sequence):
             row.settle(sequence)
-            row.outlook = self._decide(sequence, row)
-            # Kept until the row grows: what other rows teach meanwhile must not part the outlook
-            # that the policy saw from the guess.
-            row.decided_at = len(sequence)
+            row.decide(len(sequence), self._decide(sequence, row))
         return row.outlook
 
     def propose(self, requests: list[DraftRequest]) -> list[Proposal]:
@@ -144,11 +173,12 @@ class HybridProposer:
             "suffix": iter(self._lookup.propose(split["suffix"])),
             "draft": iter(self._draft.propose(split["draft"]) if split["draft"] else []),
         }
-        result = [next(proposals[source]) for source in sources]
-        for request, proposal in zip(requests, result, strict=True):
-            if proposal.source == "draft":
-                row = self._rows[request.sequence.request_id]
-                row.draft_start, row.draft = len(request.sequence), proposal.token_ids
+        result = []
+        for request, source in zip(requests, sources, strict=True):
+            proposal = next(proposals[source])
+            if source == "draft":
+                proposal = self._take(request.sequence, proposal)
+            result.append(proposal)
         return result
 
     def release(self, sequence: Sequence) -> None:
@@ -157,6 +187,13 @@ class HybridProposer:
         self._acceptance.forget(sequence.request_id)
         self._lookup.release(sequence)
         self._draft.release(sequence)
+
+    def _take(self, sequence: Sequence, proposal: Proposal) -> Proposal:
+        row = self._rows[sequence.request_id]
+        proposal = row.take(len(sequence), proposal)
+        for verdict in verdicts(proposal.hindsight, self._max_draft_tokens):
+            row.acceptance.observe("draft", sequence.request_id, 0, *verdict)
+        return proposal
 
     def _decide(self, sequence: Sequence, row: _Row) -> Outlook:
         """The outlook of the side whose best draft brings most per unit of time."""

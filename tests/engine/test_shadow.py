@@ -12,17 +12,20 @@ from tests.fakes import FakeClock, NoStops, ScriptedProposer, ScriptRunner
 
 
 class Recorder:
-    """A policy that never drafts and writes down what it is told of guesses."""
+    """A policy that drafts in one step at most and writes down what it is told of guesses."""
 
     state = SpeculationState("paused", "for the test")
 
-    def __init__(self) -> None:
+    def __init__(self, drafts_at: int | None = None) -> None:
         self.shadows: list[tuple[str, int, int, int]] = []
+        self._drafts_at = drafts_at
+        self._num_steps = 0
 
     def choose(self, rows: tuple[RowOutlook, ...], num_prefill_tokens: int) -> tuple[int, ...]:
-        """No drafts."""
+        """A draft of one token, when it is time for it."""
         del num_prefill_tokens
-        return (0,) * len(rows)
+        self._num_steps += 1
+        return (int(self._num_steps == self._drafts_at),) * len(rows)
 
     def observe(self, step: StepFinished) -> None:
         """Nothing is drafted."""
@@ -36,9 +39,9 @@ class Recorder:
         """Nothing to forget."""
 
 
-def run(script: list[int], proposer) -> Recorder:
-    """Run one request to its end without drafts."""
-    policy = Recorder()
+def run(script: list[int], proposer, *, drafts_at: int | None = None) -> Recorder:
+    """Run one request to its end."""
+    policy = Recorder(drafts_at)
     target = ScriptRunner(script, num_prompt=1)
     engine = Engine(
         EngineParts(target, proposer, policy, NoStops(), MemoryBudget(1 << 20), FakeClock())
@@ -68,3 +71,11 @@ def test_a_draft_model_is_never_asked_in_the_shadow():
     policy = run([5, 6, 5, 6, 5], ScriptedProposer(guess))
     assert not asked
     assert not policy.shadows
+
+
+def test_what_a_draft_model_tells_when_it_is_asked_again_reaches_the_policy():
+    """Its hindsight, cut into drafts as long as it would offer, and once only."""
+    hindsight = (True, True, False, None, False, True)
+    proposer = ScriptedProposer(lambda tokens, count: [0], hindsight=lambda tokens: hindsight)
+    policy = run([5, 6, 7, 8, 9, 5, 6, 7, 8], proposer, drafts_at=4)
+    assert policy.shadows == [("draft", 0, 3, 2), ("draft", 0, 1, 0), ("draft", 0, 1, 1)]

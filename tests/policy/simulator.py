@@ -20,6 +20,8 @@ from spec_cli.engine.calibration_file import CalibrationFile, CalibrationKey
 from spec_cli.models.base import Row, RowInput
 from spec_cli.policy.base import Policy, RowOutlook
 from spec_cli.policy.cost import CostModel
+from spec_cli.policy.hindsight import verdicts
+from spec_cli.proposers.draft_model import MAX_HINDSIGHT
 from tests.fakes import FakeRunner
 
 MAX_DRAFT_TOKENS = 8
@@ -171,11 +173,13 @@ class Simulation:
         self._seed = seed
         self._rng = Random(seed + 7919)
         self._lags = [200] * len(world.texts)
+        self._missed = [0] * len(world.texts)
 
     def change(self, world: World) -> None:
         """Go on with other texts, another number of rows or other costs."""
         kept = self._lags[: len(world.texts)]
         self._lags = kept + [200] * (len(world.texts) - len(kept))
+        self._missed = (self._missed + [0] * len(world.texts))[: len(world.texts)]
         self.world = world
 
     def situation(self) -> Situation:
@@ -226,6 +230,7 @@ class Simulation:
         rng = self._rng
         steps: list[RowStep] = []
         lag = 0
+        self._tell_hindsight(policy, situation, lengths)
         for index, (row, length) in enumerate(zip(situation.rows, lengths, strict=True)):
             accepted = _sample(situation.survival[index], length, rng)
             steps.append(
@@ -236,6 +241,7 @@ class Simulation:
             )  # fmt: skip
             if length and row.source == "draft":
                 lag += max(0, self._lags[index] - 1)
+            self._missed[index] = 0 if length else self._missed[index] + 1
             self._lags[index] = (
                 (2 if accepted == length else 1) if length else (self._lags[index] + 1)
             )
@@ -255,6 +261,26 @@ class Simulation:
         self.step += 1
         tokens, seconds = self.value(situation, lengths)
         return tokens, seconds + catch_up
+
+    def _tell_hindsight(
+        self, policy: Policy, situation: Situation, lengths: tuple[int, ...]
+    ) -> None:
+        """What a draft model that catches up would have drafted of the tokens it missed."""
+        left = MAX_HINDSIGHT
+        for index, (row, length) in enumerate(zip(situation.rows, lengths, strict=True)):
+            if row.source != "draft" or not length or row.num_lag_tokens <= 2:
+                continue
+            hazards = self.world.texts[index].hazards[0]
+            marks: list[bool | None] = []
+            position = 0
+            for _ in range(min(self._missed[index], left)):
+                is_drafted = position < MAX_DRAFT_TOKENS
+                is_right = is_drafted and self._rng.random() < hazards[position]
+                marks.append(is_right if is_drafted else None)
+                position = position + 1 if is_right else 0
+            left -= len(marks)
+            for verdict in verdicts(marks, MAX_DRAFT_TOKENS):
+                policy.observe_shadow("draft", row.request_id, 0, *verdict)
 
     def best(self, situation: Situation) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The lengths with the best goodput of the step, and the best of those that draft.

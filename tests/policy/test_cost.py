@@ -88,3 +88,32 @@ def test_one_slow_lookup_does_not_shut_lookup_out() -> None:
     before = model.lookup_seconds(4)
     model.observe_lookup(4, 1.0)
     assert model.lookup_seconds(4) <= 2.0 * before
+
+
+def test_two_outliers_of_three_do_not_spoil_a_size() -> None:
+    """A calibration that met two pauses of the machine at a size still tells that size's time."""
+    model = CostModel()
+    for tokens in (1, 3, 5, 9):
+        slow = 2.0 if tokens == 9 else 1.0
+        for factor in (slow, slow, 1.0):
+            model.observe_target(1, tokens, 0, factor * _true(1, tokens, 0))
+    expected, _ = model.target_seconds(1, 9, 1, 0)
+    assert expected[0] == pytest.approx(_true(1, 9, 0), rel=0.05)
+
+
+def test_a_size_met_once_leans_on_those_beside_it() -> None:
+    """One sample that is 40 % too long counts a third against its neighbours; a second one heals.
+
+    Negative control: where the size does take 40 % longer, two samples say so.
+    """
+    for is_outlier in (True, False):
+        model = CostModel()
+        for tokens in (1, 4, 12):
+            for _ in range(10):
+                model.observe_target(1, tokens, 0, _true(1, tokens, 0))
+        model.observe_target(1, 8, 0, 1.4 * _true(1, 8, 0))
+        once = model.target_seconds(1, 8, 1, 0)[0][0] / _true(1, 8, 0)
+        assert 1.05 < once < 1.2
+        model.observe_target(1, 8, 0, (1.0 if is_outlier else 1.4) * _true(1, 8, 0))
+        twice = model.target_seconds(1, 8, 1, 0)[0][0] / _true(1, 8, 0)
+        assert (twice < 1.05) if is_outlier else (twice > 1.15)

@@ -98,7 +98,7 @@ def test_idle_rows_catch_up() -> None:
 
     assert proposer.outlook(row).num_lag_tokens == 10
     assert draft(proposer, row, 2) == (13, 14)
-    assert runner.calls[0] == [(10, 1)]
+    assert runner.calls[0] == [(10, 10)]  # logits for hindsight of nine
 
 
 def test_long_lag_takes_several_steps() -> None:

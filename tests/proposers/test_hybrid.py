@@ -64,6 +64,38 @@ def test_a_short_match_is_weighed_against_the_price() -> None:
         assert proposer.outlook(made).source == source
 
 
+def test_hindsight_is_only_of_places_where_the_draft_model_is_asked() -> None:
+    """Tokens that came while lookup promised more count neither for nor against the model."""
+    right = ScriptedProposer(lambda tokens, count: [1], hindsight=lambda tokens: (True,) * 6)
+    proposer = HybridProposer(SuffixProposer(), right, lambda _: CHEAP)
+    row = sequence(FRESH)
+    proposer.admit(row, 1)
+    sources = []
+    for token_id in (200, 201, *FRESH[5:8], 202):
+        sources.append(proposer.outlook(row).source)
+        row.commit((token_id,))
+    (proposal,) = guess_for(proposer, row)
+
+    assert sources == ["draft"] * 4 + ["suffix"] * 2
+    assert proposal.hindsight == (True,) * 4 + (None,) * 2
+
+
+@pytest.mark.parametrize(("right", "source"), [(True, "draft"), (False, "suffix")])
+def test_hindsight_decides_the_next_choice(right: bool, source: str) -> None:
+    """What the model would have drafted counts as what it drafted does."""
+    row = sequence(FRESH)
+    model = ScriptedProposer(lambda tokens, count: [7], hindsight=lambda tokens: (right,) * 20)
+    proposer = HybridProposer(SuffixProposer(), model, lambda _: Prices(0.1, 0.02))
+    proposer.admit(row, 1)
+    for i in range(20):
+        assert proposer.outlook(row).source == "draft"
+        row.commit((300 + i,))
+    guess_for(proposer, row)
+    row.commit(tuple(FRESH[3:6]))
+
+    assert proposer.outlook(row).source == source
+
+
 @pytest.mark.parametrize(("right", "source"), [(True, "draft"), (False, "suffix")])
 def test_what_was_verified_decides_the_next_choice(right: bool, source: str) -> None:
     """A draft model that was right is preferred to a middling match, one that was wrong is not."""
