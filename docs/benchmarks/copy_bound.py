@@ -81,7 +81,7 @@ def answer_one_by_one(llm: LLM, prompts: list[list[int]]) -> tuple[list[list[int
     for seed, prompt in enumerate(prompts):
         params = SamplingParams(temperature=0.0, max_tokens=NUM_TOKENS, seed=seed)
         answer: list[int] = []
-        for event in llm.events([prompt], [params]):
+        for event in llm.events([{"prompt_token_ids": prompt}], [params]):
             if isinstance(event, TokensEmitted):
                 answer += [token.token_id for token in event.tokens]
             elif isinstance(event, StepFinished) and event.rows:
@@ -97,7 +97,8 @@ def main() -> None:
     with LLM(spec="off", max_rows=1) as llm:
         times = interpolated(forward_times(llm))
         for suite in sys.argv[1:]:
-            prompts = [llm.render(prompt.as_messages()) for prompt in load_suites([suite])]
+            conversations = [prompt.as_messages() for prompt in load_suites([suite])]
+            prompts = [llm.render(messages)["prompt_token_ids"] for messages in conversations]
             llm.speculate(spec="off")
             answers, plain_s = answer_one_by_one(llm, prompts)
             llm.speculate(spec="suffix", num_draft_tokens="auto")
