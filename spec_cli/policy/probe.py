@@ -4,7 +4,7 @@ One token for one row, or the best drafts for all where those lose less, which n
 do. What a draft model tells on that occasion of the tokens it missed (hindsight.py) is worth more
 than the drafts. Only after all rows have caught up does a step tell what drafting for them takes,
 so a probe with all of them is two steps. The next one is at least sixteen steps away, then twice as
-far each time, until probes take well below a hundredth of the time. Lookup needs none for its
+far each time, until probes take three thousandths of the time, or eighty. Lookup needs none for its
 acceptance, which the shadow tells, only for its price.
 """
 
@@ -14,8 +14,8 @@ from spec_cli.policy.base import RowOutlook
 from spec_cli.policy.cost import CostModel
 
 PROBE_INTERVAL = 16
-MAX_PROBE_INTERVAL = 56
-_BUDGET = 0.006
+MAX_PROBE_INTERVAL = 80
+_BUDGET = 0.003
 """Part of the time that probes may take once they have backed off."""
 _MAX_PRICE = 4.0
 """Target steps a probe may cost; a row that lags too far behind is left alone."""
@@ -78,7 +78,7 @@ class Prober:
             return (0,) * len(rows)
         self.is_probing = True
         self._loss += prices[chosen]
-        self._goes_on = chosen > 0 and not self._goes_on
+        self._goes_on = sum(map(bool, probes[chosen])) > 1 and not self._goes_on
         return probes[chosen]
 
     def _reach(self, rows: tuple[RowOutlook, ...], reachable: list[int], cost: CostModel) -> int:
