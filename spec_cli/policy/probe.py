@@ -4,8 +4,8 @@ One token for one row, or the best drafts for all where those lose less, which n
 do. What a draft model tells on that occasion of the tokens it missed (hindsight.py) is worth more
 than the drafts. Only after all rows have caught up does a step tell what drafting for them takes,
 so a probe with all of them is two steps. The next one is at least sixteen steps away, then twice as
-far each time, until probes take three thousandths of the time, or eighty. Lookup needs none for its
-acceptance, which the shadow tells, only for its price.
+far each time, until probes take 0.3 % of the time or are eighty steps apart. Lookup needs none for
+its acceptance, which the shadow tells, only for its price.
 """
 
 from spec_cli.policy.acceptance import AcceptanceModel
