@@ -33,7 +33,7 @@ class Prober:
         self._goes_on = False
         self._turn = 0
         self.is_probing = False
-        """Whether this step is a probe."""
+        """Whether a probe is under way that is not judged yet."""
 
     def restart(self, step: int) -> None:
         """Begin a pause."""
@@ -94,6 +94,7 @@ class Prober:
 
     def judge(self, step: int, num_rows: int, num_accepted: int) -> None:
         """Wait until what the probe lost is a small part of the time, or longer than last time."""
+        self.is_probing = False
         # What was accepted pays its part: a token is worth the row's share of a step.
         self._loss -= num_accepted / num_rows
         if self._goes_on:

@@ -138,6 +138,20 @@ def test_near_break_even_a_probe_is_all_rows_twice() -> None:
     assert all(gap == 1 or gap >= 15 for gap in gaps)
 
 
+def test_a_step_without_decoding_rows_after_a_probe_is_no_probe() -> None:
+    """A probe may be an answer's last step; then only a prompt is processed and nobody is asked."""
+    policy = GoodputPolicy()
+    row = RowOutlook("r", "draft", 8, 100, 0, 1)
+    for _ in range(60):
+        _play(policy, (row,), (False,), token=0.05, draft=0.4)
+    while not any(_play(policy, (row,), (False,), token=0.05, draft=0.4)):
+        assert policy.state.mode == "paused"
+    policy.forget("r")
+    times = StepTimes(0.0, 10 * _STEP_S, 0.0, 0.0)
+    policy.observe(StepFinished(0, 0.0, (), 100, times, _ON))
+    assert not any(any(_play(policy, (row,), (False,), token=0.05, draft=0.4)) for _ in range(15))
+
+
 class CountingAcceptance(AcceptanceModel):
     """Counts how often it is asked."""
 
