@@ -158,6 +158,7 @@ def run_group(
     """
 
     def run(engine: Servable) -> Recorder:
+        """Keep so many rows busy until every prompt is answered."""
         recorder = Recorder()
         waiting = deque(indices)
         try:

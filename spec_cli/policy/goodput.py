@@ -6,10 +6,9 @@ it does not flicker, it says why it pauses, and it comes back.
 
 Modes. While *on*, each row's length is chosen anew every step, 0 included, save that a step with
 a draft model drafts at least one token where that nearly pays: what it never tries it cannot judge.
-While *paused*, nothing is drafted but probes, one token for
-one row, at least sixteen steps apart. A *switch* is a change of mode;
-one happens at most every eight steps. Single draft-free steps that time the target while on, and
-probes while paused, are measurements, not switches.
+While *paused*, nothing is drafted but probes (probe.py), at least sixteen steps apart. A *switch*
+is a change of mode; one happens at most every eight steps. Single draft-free steps that time the
+target while on, and probes while paused, are measurements, not switches.
 """
 
 from spec_cli.core.events import SpeculationState, StepFinished

@@ -59,11 +59,13 @@ class _Run:
 
     def hindsight(self) -> tuple[bool | None, ...]:
         """Whether it would have drafted the tokens it missed."""
+        if not self.missed_ids:
+            return ()
         came = self.request.sequence.token_ids[-len(self.missed_ids) :]
         return tuple(
             None if is_doubtful else chosen == token_id
             for chosen, token_id, is_doubtful in zip(
-                self.missed_ids, came, self.missed_doubtful, strict=False
+                self.missed_ids, came, self.missed_doubtful, strict=True
             )
         )
 
