@@ -2,11 +2,12 @@
 
     python docs/benchmarks/within_run.py ./smollm2-draft chat,translation,math draft:16 hybrid:16
 
-For each way and number of rows the prompts of some suites are answered with `-k auto`, 128 tokens
-each. Of the steps that had all rows and no prompt, the line gives tokens per second over those of
-the mean draft-free step less its time for guessing and choosing, which no speculation would not
-have. So 1.00 is the target alone, and what the policy costs counts against it. It is the mean, not
-the median, because steps with drafts meet the machine's pauses as often as those without.
+For each way and number of rows (and number format, as in `draft:1:bfloat16`) the prompts of some
+suites are answered with `-k auto`, 128 tokens each. Of the steps that had all rows and no prompt,
+the line gives tokens per second over those of the mean draft-free step less its time for guessing
+and choosing, which no speculation would not have. So 1.00 is the target alone, and what the policy
+costs counts against it. It is the mean, not the median, because steps with drafts meet the
+machine's pauses as often as those without.
 """
 
 import statistics
@@ -42,8 +43,8 @@ def main() -> None:
     print("| way | rows | steps | drafting | drafted | accepted | draft-free step ms | speed |")
     print("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
     for way in ways:
-        spec, rows = way.split(":")
-        options = {"spec": spec, "max_rows": int(rows)}
+        spec, rows, *dtype = way.split(":")
+        options = {"spec": spec, "max_rows": int(rows), "dtype": dtype[0] if dtype else "auto"}
         if spec in ("draft", "hybrid"):
             options["draft_model"] = draft_model
         with LLM(**options) as llm:
