@@ -137,14 +137,14 @@ def allocate(
     return Allocation(rows, candidates, pricing.options())
 
 
-def _catch_up_seconds(row: RowOutlook, cost: CostModel) -> float:
+def catch_up_seconds(row: RowOutlook, cost: CostModel) -> float:
     """What a row's lag adds to a draft model's first pass, beyond the token every pass has."""
     return max(0, row.num_lag_tokens - 1) * cost.catch_up_s
 
 
 def _pays_back(row: RowOutlook, survival: list[float], token_value: float, cost: CostModel) -> bool:
     """Whether drafting could earn a row's catch-up back in time, its own cost left aside."""
-    return _catch_up_seconds(row, cost) < _payback_steps(row) * token_value * sum(survival)
+    return catch_up_seconds(row, cost) < _payback_steps(row) * token_value * sum(survival)
 
 
 def _payback_steps(row: RowOutlook) -> int:
@@ -174,7 +174,7 @@ class _Pricing:
         doubts = [acceptance.doubt(row.source, row.match_length) for row in rows]
         # Catch-up is an investment, not a price of this step: spread over the steps it serves.
         once = [
-            _catch_up_seconds(row, cost) / _payback_steps(row)
+            catch_up_seconds(row, cost) / _payback_steps(row)
             if row.source == "draft"
             else cost.lookup_row_s
             for row in rows

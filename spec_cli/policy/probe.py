@@ -9,7 +9,7 @@ its acceptance, which the shadow tells, only for its price.
 """
 
 from spec_cli.policy.acceptance import AcceptanceModel
-from spec_cli.policy.allocation import Allocation
+from spec_cli.policy.allocation import Allocation, catch_up_seconds
 from spec_cli.policy.base import RowOutlook
 from spec_cli.policy.cost import CostModel
 
@@ -120,7 +120,7 @@ def _price(rows: tuple[RowOutlook, ...], lengths: tuple[int, ...], cost: CostMod
     if by_model:
         draft_context = sum(length * row.context_length for row, length in by_model)
         seconds += cost.draft_seconds(len(passes), max(passes), sum(passes), draft_context)
-    seconds += cost.catch_up_s * sum(max(0, row.num_lag_tokens - 1) for row, _ in by_model)
+    seconds += sum(catch_up_seconds(row, cost) for row, _ in by_model)
     return seconds / target[0]
 
 

@@ -54,7 +54,7 @@ def answer(setting: str, index: int = 1) -> Sequence:
 
 
 def one_by_one(row: Sequence, *, p_min: float = 0.0) -> list[bool | None]:
-    """For each token but the first, what a draft of one token at its place makes of it."""
+    """For each token of the answer, what a draft of one token begun at its place makes of it."""
     result: list[bool | None] = []
     request = row.request
     for end in range(row.num_prompt_tokens, len(row)):
